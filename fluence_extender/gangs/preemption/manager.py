@@ -183,7 +183,11 @@ class PreemptionManager:
             and not self._searches.may_take_back(gang, members)
         ):
             return reason
-        waits = reason if preemption is None else self._reason(gang.key, preemption, now)
+        waits = (
+            self._searches.in_vain(gang, reason, now)
+            if preemption is None
+            else self._reason(gang.key, preemption, now)
+        )
         running = self._searches.running_for(gang, members)
         if preemption is not None and running is None and self._checks_next(gang, preemption, reason, now):
             return waits

@@ -309,3 +309,16 @@ def test_pod_that_waits_for_its_turn_to_be_bound_is_not_bound_to_a_node_that_was
     nodes = w.nodes_of(*crowd)
     assert "" not in nodes
     assert nodes.count("n0") <= at_once
+
+
+def test_gang_is_a_victim_once_its_bindings_are_done(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.delays["bind"] = 2.0
+    (low,) = gang(w, "low", 3000)
+    w.advance(0.5)
+    (high,) = gang(w, "high", 3000, priority=10)
+    w.advance(8)
+    w.cluster.reap()
+    w.advance(5)
+    assert w.nodes_of(high) == ["n0"]
+    assert not [one for one in w.cluster.pods() if one.uid == low.uid]
