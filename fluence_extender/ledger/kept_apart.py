@@ -107,11 +107,10 @@ class KeptApart:
 
     def nodes_changed(self) -> None:
         """Derive the domains anew, because nodes or their labels have changed."""
-        if self._entries:
-            self._domains.clear()
-            self._unions.clear()
-            for entry in self._entries.values():
-                entry.nodes = None
+        self._domains.clear()
+        self._unions.clear()
+        for entry in self._entries.values():
+            entry.nodes = None
 
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
         """Record the labels of a namespace; return whether a term may select other pods now."""

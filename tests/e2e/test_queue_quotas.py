@@ -188,7 +188,7 @@ def test_user_cannot_take_what_runs_out_of_its_quota(
             f"{path}/{name}", {"metadata": {"labels": {QUEUE_LABEL: "plasma", GROUP_LABEL: f"g-{name}"}}}
         )
         for forged in ("1 pod/x in plasma", None):
-            with pytest.raises(ApiError, match="stay as they are"):
+            with pytest.raises(ApiError, match="stays as it is"):
                 user.api.patch(f"{path}/{name}", {"metadata": {"annotations": {PLACED_ANNOTATION: forged}}})
     user.create(of("optics", 1))
     fluence.wait_for_reason(namespace.name, "optics-1", "over quota: queue optics may use 3 cpu (limit.cpu)")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fluence_extender.cluster.port import BINDS_FOR
 from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
@@ -114,7 +115,9 @@ def test_members_that_run_are_left_alone_while_the_node_of_another_reboots(
     runs, lost = namespace.pods()
     for one in (runs, lost):
         namespace.wait_for_phase(one["metadata"]["name"], "Running")
-    time.sleep(12)  # A member that has run for some seconds has run, whatever its kubelet says later.
+    # A member that has run for some seconds has run, whatever its kubelet says later; and while the plan binds pods, the
+    # next pod is born on the same node.
+    time.sleep(BINDS_FOR + 2)
 
     def devices(count: str) -> None:
         cluster.api.patch(

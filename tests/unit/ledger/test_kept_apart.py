@@ -130,3 +130,18 @@ def test_ledger_follows_places_and_labels(make: MakeLedger) -> None:
     assert ledger.kept_apart.nodes(SELECTED) == {"n0"}
     ledger.release(ours.uid)
     assert not ledger.kept_apart.nodes(SELECTED)
+
+
+def test_node_that_joined_while_no_pod_had_a_term_has_a_domain_afterwards() -> None:
+    nodes = {"n0": at("n0")}
+    kept = KeptApart(nodes)
+    first = keeper(name="first")
+    kept.put(first, "n0", bound=True)
+    assert kept.nodes(SELECTED) == {"n0"}
+    kept.drop(first.uid)
+    nodes["n1"] = at("n1")
+    kept.nodes_changed()
+    second = keeper(name="second")
+    kept.put(second, "n1", bound=True)
+    assert kept.nodes(SELECTED) == {"n1"}
+    assert kept.domain(second.uid) == {"n1"}
