@@ -91,9 +91,9 @@ def test_life_of_a_gang_is_told_with_its_times(
 ) -> None:
     (node,) = own_nodes(1, cpu="2")
     began = datetime.now(UTC) - timedelta(seconds=2)
-    namespace.create(*gang("pair", 1, size=2, cpu="1"))
+    namespace.create(*gang("pair", 1, size=2, cpu="1", filtered=True))
     fluence.wait_for_reason(namespace.name, "pair", "waiting for members (1 of 2 exist)")
-    namespace.create(*gang("pair", 1, first=1, size=2, cpu="1"))
+    namespace.create(*gang("pair", 1, first=1, size=2, cpu="1", filtered=True))
     fluence.wait_for_state(namespace.name, "pair", "bound")
     history = fluence.get(f"/v1/gangs/{namespace.name}/pair")["history"]
     times = [datetime.fromisoformat(one["at"]) for one in history]
