@@ -142,13 +142,7 @@ def test_pod_that_comes_after_the_plan_is_bound_to_the_place_of_its_index(
     nodes = own_nodes(2, cpu="4")
     with controllers_frozen(control_plane):
         namespace.create(cores("train", 8))
-
-        def planned() -> list[str]:
-            template = namespace.api.get(path_of(namespace, "train"))["spec"]["template"]
-            return annotations_of(template).get(NODES_ANNOTATION, "").partition(";")[0].split(",")
-
-        wait_for(lambda: planned() != [""], what="the plan")
-        plan = planned()
+        plan = wait_until_planned(namespace, "train")
         namespace.create(ours("other", cpu="1"))
         fluence.wait_for_reason(namespace.name, "other", "busy")
         time.sleep(BINDS_FOR + 1)
@@ -157,6 +151,17 @@ def test_pod_that_comes_after_the_plan_is_bound_to_the_place_of_its_index(
     assert [node_of(one) for one in pods] == plan
     assert all(one["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME for one in pods)
     assert not node_of(namespace.pod("other"))
+
+
+def wait_until_planned(namespace: Namespace, job: str) -> list[str]:
+    """Return the nodes that the plan of a Job gives its indexes, once it has one."""
+
+    def plan() -> list[str]:
+        template = namespace.api.get(path_of(namespace, job))["spec"]["template"]
+        return annotations_of(template).get(NODES_ANNOTATION, "").partition(";")[0].split(",")
+
+    wait_for(lambda: plan() != [""], what="the plan")
+    return plan()
 
 
 @contextmanager
@@ -177,13 +182,7 @@ def test_foreign_pod_takes_a_planned_place_before_the_pods_exist(
     namespace.create(pod("foreign", scheduler="somebody-elses", cpu="4"))
     with controllers_frozen(control_plane):
         namespace.create(cores("train", 8))
-
-        def planned() -> list[str]:
-            template = namespace.api.get(path_of(namespace, "train"))["spec"]["template"]
-            return annotations_of(template).get(NODES_ANNOTATION, "").partition(";")[0].split(",")
-
-        wait_for(lambda: planned() != [""], what="the plan")
-        taken = planned()[0]
+        taken = wait_until_planned(namespace, "train")[0]
         namespace.bind("foreign", taken)
     # The kubelet takes the foreign pod, which was there first.
     namespace.wait_for_phase("foreign", "Running")

@@ -110,7 +110,8 @@ class Draw:
         elif self._likely(0.2):
             spec["initContainers"] = [self._container("init")]
         if self._likely(0.1):
-            # Pod-level requests are at least those of the containers together.
+            # Pod-level requests have to be at least those of the containers together, so there are two at most.
+            spec["containers"] = spec["containers"][:1]
             spec["resources"] = {"requests": {"cpu": self._one("7", "8001m"), "memory": "8Gi"}}
         if self._likely(0.2):
             values = {ZONE: "abc", RACK: "0123", "disk": ("ssd", "hdd", "")}

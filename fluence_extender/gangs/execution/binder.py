@@ -91,10 +91,7 @@ class Binder:
         try:
             await self._bind(gang, member, node)
         except BaseException as error:
-            why = str(error) if isinstance(error, CannotBind) else ""
-            if why:
-                self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
-            self._lifecycle.not_bound(uid, why)
+            self._give_up(uid, node, error)
             raise
         self._lifecycle.bound(uid, node)
         self._wake()
@@ -121,10 +118,7 @@ class Binder:
                 self._lifecycle.binding_unclear(uid, str(failed))
                 await asyncio.sleep(ASK_AGAIN)
         except BaseException as error:
-            why = str(error) if isinstance(error, CannotBind) else ""
-            if why:
-                self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
-            self._lifecycle.not_bound(uid, why)
+            self._give_up(uid, node, error)
             raise
 
     async def _attempt(self, uid: str, node: str) -> CannotBind | None:
@@ -153,6 +147,13 @@ class Binder:
                 return CannotBind(str(error), unclear=isinstance(error, NoAnswer))
         self._lifecycle.bound(uid, node)
         return None
+
+    def _give_up(self, uid: str, node: str, error: BaseException) -> None:
+        """Record that a Binding has failed, and why if it wasn't cancelled."""
+        why = str(error) if isinstance(error, CannotBind) else ""
+        if why:
+            self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
+        self._lifecycle.not_bound(uid, why)
 
     def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
         """Return the gang and the member if the pod may be bound there now. Raises `CannotBind`."""

@@ -1,11 +1,10 @@
 """The states of one member, from waiting for a place to bound and ended.
 
-A member's node is decided here. The service binds a direct pod at once. For any other pod it writes the node to the
-cluster, and binds the pod when kube-scheduler calls the bind verb. Each of these writes is asynchronous and may fail,
-and reports come in any order. What has to be done for a member, and whether its place may still be taken from it,
-follows from its state alone. `TRANSITIONS` lists every state change there
-is, and `move` is the only code that changes a state. An event that the table doesn't list for a state is a mistake in
-this program, and `move` raises `ImpossibleTransition`.
+A member's node is decided here. The service binds a direct pod at once. It nominates any other pod, and binds it when
+kube-scheduler calls the bind verb. Each write takes time and may fail, and the reports about writes come in any
+order. What has to be done for a member, and whether its place may still be taken from it, follows from its state
+alone. `TRANSITIONS` lists every state change there is, and `move` is the only code that changes a state. An event
+that the table doesn't list for a state is a mistake in this program, and `move` raises `ImpossibleTransition`.
 
 Invariants:
 
