@@ -149,6 +149,10 @@ class _Waiter:
     claims: Claims
     ungated: bool = False
 
+    def needs_no_device_of(self, node: Node) -> bool:
+        """Return whether a device plugin on the node serves all of them, so that kube-scheduler allocates no device."""
+        return all(node.has_by_itself(claim.extended) for claim in self.claims)
+
 
 class DeviceRooms:
     """Counts the pods with claims that ``nodes`` host. ``revision`` grows when a count may have changed."""
@@ -233,9 +237,12 @@ class DeviceRooms:
         present = self._nodes.get(waiter.node) if waiter is not None else None
         if waiter is None or waiter.ungated or present is None:
             return True
+        if waiter.needs_no_device_of(present):
+            return True
         waiting = self._waiting(waiter.node)
         if hosting.hosts(present, waiting):
-            taken = any(one.ungated for one in self._waiting_on[waiter.node].values())
+            others = self._waiting_on[waiter.node].values()
+            taken = any(other.ungated and not other.needs_no_device_of(present) for other in others)
             if taken or not hosting.hosts(present, waiting, waiter.claims):
                 return False
         self.put(uid, waiter.node, waiter.claims, ungated=True)

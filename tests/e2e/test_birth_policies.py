@@ -41,6 +41,7 @@ from tests.e2e.births import (
     tried,
 )
 from tests.e2e.harness import LONGEST, Manifest, Namespace, job, pod, wait_for
+from tests.e2e.nodes import NodeFactory
 from tests.e2e.workloads import QPU, ours
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -61,15 +62,16 @@ def in_queue(body: Manifest, labels: dict[str, str], **meta: Any) -> Manifest:
 
 
 def test_indexed_job_waits_without_pods_until_the_leader_names_their_nodes(
-    leader: Leader, namespace: Namespace
+    leader: Leader, namespace: Namespace, nodes: NodeFactory
 ) -> None:
+    a, b = nodes(2, cpu="1")
     stored = created(namespace, ranks("train", 3))
     assert held(stored)
     assert keys_of(stored) == HELD
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     assert not namespace.pods()
-    leader.resume(namespace, "train", ["a", "b", "a"], BINDS)
-    assert [bound_at_birth(one) for one in pods_of(namespace, 3)] == ["a", "b", "a"]
+    leader.resume(namespace, "train", [a, b, a], BINDS)
+    assert [bound_at_birth(one) for one in pods_of(namespace, 3)] == [a, b, a]
     assert keys_of(namespace.api.get(path_of(namespace, "train"))) == {NODES_ANNOTATION, PLACED_ANNOTATION}
 
 
@@ -181,38 +183,44 @@ def test_jobs_whose_pods_become_ours_by_their_namespace_are_left_alone(
 
 
 def test_replaced_pod_gets_the_node_of_its_index_while_the_plan_is_fresh(
-    leader: Leader, namespace: Namespace
+    leader: Leader, namespace: Namespace, nodes: NodeFactory
 ) -> None:
+    a, b = nodes(2, cpu="1")
     created(namespace, ranks("train", 2))
-    leader.resume(namespace, "train", ["a", "b"], BINDS)
+    leader.resume(namespace, "train", [a, b], BINDS)
     lost = pods_of(namespace, 2)[1]["metadata"]
     namespace.delete_pod(lost["name"])
     wait_for(lambda: lost["uid"] not in {one["metadata"]["uid"] for one in namespace.pods()}, what="it to go")
-    assert [bound_at_birth(one) for one in pods_of(namespace, 2)] == ["a", "b"]
+    assert [bound_at_birth(one) for one in pods_of(namespace, 2)] == [a, b]
 
 
-def test_pods_that_a_job_has_beyond_its_plan_are_direct(leader: Leader, namespace: Namespace) -> None:
+def test_pods_that_a_job_has_beyond_its_plan_are_direct(
+    leader: Leader, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    a, b = nodes(2, cpu="1")
     created(namespace, ranks("elastic", 2))
-    leader.resume(namespace, "elastic", ["a", "b"], BINDS)
+    leader.resume(namespace, "elastic", [a, b], BINDS)
     pods_of(namespace, 2)
     namespace.api.patch(path_of(namespace, "elastic"), {"spec": {"parallelism": 3, "completions": 3}})
     pods = pods_of(namespace, 3)
-    assert [bound_at_birth(one) for one in pods[:2]] == ["a", "b"]
+    assert [bound_at_birth(one) for one in pods[:2]] == [a, b]
     assert is_direct(pods[2])
 
 
-def test_job_that_is_sent_back_gets_other_nodes(leader: Leader, namespace: Namespace) -> None:
+def test_job_that_is_sent_back_gets_other_nodes(
+    leader: Leader, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    a, b, c, d = nodes(4, cpu="1")
     created(namespace, ranks("train", 2))
-    leader.resume(namespace, "train", ["a", "b"], BINDS)
+    leader.resume(namespace, "train", [a, b], BINDS)
     pods_of(namespace, 2)
     assert held(leader.suspend(namespace, "train"))
     for one in namespace.pods():
-        # Their nodes have no kubelets.
         namespace.delete_pod(one["metadata"]["name"])
     pods_of(namespace, 0)
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
-    leader.resume(namespace, "train", ["c", "d"], BINDS)
-    assert [bound_at_birth(one) for one in pods_of(namespace, 2)] == ["c", "d"]
+    leader.resume(namespace, "train", [c, d], BINDS)
+    assert [bound_at_birth(one) for one in pods_of(namespace, 2)] == [c, d]
 
 
 def test_pods_of_a_job_that_is_resumed_without_nodes_are_direct(leader: Leader, namespace: Namespace) -> None:

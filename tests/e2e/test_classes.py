@@ -55,7 +55,7 @@ def test_user_may_name_the_other_scheduler_for_a_direct_pod_and_for_no_other(
     body, filtered = PODS[what]
     why = refusal(lambda: tried(namespace, named_direct(body)))
     if filtered:
-        assert "more than its node decides where it may run" in why
+        assert "kube-scheduler's filters have to judge it" in why
         assert "write schedulerName: fluence" in why
         # The template of a controller that names it is one of a filtered pod like others.
         owned = tried(namespace, named_direct(body, ownerReferences=[CONTROLLED]))

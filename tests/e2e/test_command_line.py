@@ -75,8 +75,7 @@ def test_scheduler_config_is_the_one_that_is_deployed() -> None:
 def test_scheduler_config_takes_url_and_kubeconfig() -> None:
     shown = run("scheduler-config", "--url", "http://127.0.0.1:9/", "--kubeconfig", "/etc/k")
     document = yaml.safe_load(shown.stdout)
-    prefixes = [one["urlPrefix"] for one in document["extenders"]]
-    assert prefixes == ["http://127.0.0.1:9"] * 2
+    assert [extender["urlPrefix"] for extender in document["extenders"]] == ["http://127.0.0.1:9"]
     assert document["clientConnection"]["kubeconfig"] == "/etc/k"
     assert "must begin with http://" in refused("scheduler-config", "--url", "localhost", code=2)
 

@@ -148,7 +148,7 @@ def test_its_account_makes_nothing_but_the_account_of_sidecars(
 def test_its_account_changes_nothing_of_pods_but_what_a_release_does(
     account: Api, namespace: Namespace, change: Manifest
 ) -> None:
-    namespace.create(ours("p", cpu="9000"))
+    namespace.create(ours("p", cpu="9000", filtered=True))
     path = f"/api/v1/namespaces/{namespace.name}/pods/p"
     wait_for(lambda: "fluence-stamps" in answer_to(account, "PATCH", path, change), what="it to be refused")
     note = {"metadata": {"annotations": {"fluence.flux-framework.org/producer-seen": "true"}}}
@@ -283,7 +283,7 @@ def test_its_account_changes_no_pod_of_another_scheduler(account: Api, namespace
     path = f"/api/v1/namespaces/{namespace.name}/pods/theirs"
     note = {"metadata": {"annotations": {"fluence.flux-framework.org/producer-seen": "true"}}}
     wait_for(
-        lambda: "schedulerName fluence and no others" in answer_to(account, "PATCH", path, note),
+        lambda: "fluence-direct and no others" in answer_to(account, "PATCH", path, note),
         what="it to be refused",
     )
 

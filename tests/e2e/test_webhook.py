@@ -19,6 +19,7 @@ from fluence_extender.identity.certificates import read_bundle
 from fluence_extender.identity.registration import OWNER, OWNER_LABEL
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_ANNOTATION, SHARED
 from fluence_extender.model.names import (
+    DIRECT_SCHEDULER_NAME,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
     WARNING_ANNOTATION,
@@ -379,7 +380,7 @@ def test_in_an_outage_only_pods_that_ask_for_devices_wait(admission: Admission, 
         assert refused.value.status == 500
         assert admission.tried(quantum(scheduler="default-scheduler"))
         (classical,) = namespace.create(ours("classical", cpu="9000"))
-        assert [gate["name"] for gate in classical["spec"]["schedulingGates"]]
+        assert classical["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME
         namespace.create(job("waiting", quantum()))
     finally:
         for replica in admission.replicas:

@@ -127,10 +127,16 @@ def test_devices_and_plugins_serve_one_extended_resource(bench: MakeBench) -> No
     two = {gpus: 2}
     devices = with_gpus("n1", "a", "a").devices
     published = replace(node("n1", extra=two), devices=devices, by_devices=frozenset(two))
-    planner, _, _ = bench([node("n0", extra=two), published])
+    planner, ledger, _ = bench([node("n0", extra=two), published])
     requests = Resources({"cpu": 100, "pods": 1, gpus: 1})
-    pods = [pod(f"p{number}", requests=requests, claims=claim(extended=gpus)) for number in range(4)]
-    assert nodes_of(plan(planner, pods)) == {"n0": 2, "n1": 2}
+    pods = [
+        pod(f"p{number}", requests=requests, claims=claim(extended=gpus), gates=(GATE,)) for number in range(4)
+    ]
+    placed = plan(planner, pods)
+    assert nodes_of(placed) == {"n0": 2, "n1": 2}
+    # Only pods that get devices wait for each other.
+    ungated = [one.node for one in placed if ledger.device_rooms.ungate(one.uid)]
+    assert Counter(ungated) == {"n0": 2, "n1": 1}
 
 
 def test_pods_whose_devices_vanish_are_let_go_so_that_the_scheduler_says_what_they_lack(
