@@ -130,7 +130,8 @@ def test_devices_and_plugins_serve_one_extended_resource(bench: MakeBench) -> No
     planner, ledger, _ = bench([node("n0", extra=two), published])
     requests = Resources({"cpu": 100, "pods": 1, gpus: 1})
     pods = [
-        pod(f"p{number}", requests=requests, claims=claim(extended=gpus), gates=(GATE,)) for number in range(4)
+        pod(f"p{number}", requests=requests, claims=claim(extended=gpus), gates=(GATE,))
+        for number in range(4)
     ]
     placed = plan(planner, pods)
     assert nodes_of(placed) == {"n0": 2, "n1": 2}
