@@ -20,6 +20,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from fluence_extender.model.names import PLACED_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -38,6 +39,10 @@ SEAL_BYTES = 12
 NAME_BYTES = 9
 LONGEST_RECORD = 1024
 """The most characters of a record; a longer one isn't read. Names of gangs and queues have 253 at most."""
+
+
+REMEMBERED = 4096
+"""The seals that are cached: a pod's is looked at again at each of its changes."""
 
 
 class Seal:
@@ -109,6 +114,7 @@ def _parts(text: str) -> tuple[str, str, str]:
     return record, name, seal
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _digest(key: bytes, namespace: str, whose: str, record: str) -> str:
     """Return the seal. Neither a namespace nor ``whose`` contains a newline."""
     said = "\n".join((namespace, whose, record)).encode()

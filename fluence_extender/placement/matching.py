@@ -246,12 +246,12 @@ class Matching:
     def _counts(self, groups: Sequence[Group], budget: int) -> Counts:
         """Return how many members of each shape each node gets. Raises `NoPlace`.
 
-        The exact accounts are checked first. If they lack room for equal members there is no place, because an answer
-        of the matcher counts only if the accounts have room for it.
+        The exact accounts of many equal members are checked first. If they lack room there is no place, because an
+        answer of the matcher counts only if the accounts have room for it. One member isn't worth that.
         """
         shapes = [shape for shape, _ in groups]
         table = self._ledger.free.now()
-        if len(shapes) == 1 and lacks_room(shapes[0], table):
+        if len(shapes) == 1 and shapes[0].count > 1 and lacks_room(shapes[0], table):
             raise NoPlace(groups)
         try:
             counts = self._match_equal(shapes) or place(shapes, table, budget)

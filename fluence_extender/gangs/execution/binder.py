@@ -14,7 +14,7 @@ from itertools import count
 from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Gone, NoAnswer, NotLeading
 from fluence_extender.gangs.execution.barrier import BarrierFailed
 from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.execution.slots import AT_ONCE, FairSlots
+from fluence_extender.gangs.execution.slots import FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -28,6 +28,10 @@ BIND_PAUSE = 0.25
 
 BIND_LIMIT = 8.0
 """Seconds for all tries together: with the barrier's 20 they end before kube-scheduler's httpTimeout of 30."""
+
+AT_ONCE = 32
+"""Bindings under way at the same time. Each has a connection of its own, whose TLS handshake costs as much as several
+Bindings."""
 
 BYTES_A_SECOND = 8_000_000
 """The pace of one namespace. A gang of large pods is bound all at once, and has `BIND_LIMIT` seconds for that."""

@@ -26,7 +26,7 @@ from fluence_extender.model.workload import Resumable
 
 log = structlog.get_logger(__name__)
 
-GATHER = 0.005
+GATHER = 0.01
 """The fewest seconds in which observations are gathered before a decision."""
 
 GATHER_MOST = 0.1

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from fluence_extender.model.pace import Pace
 
 AT_ONCE = 128
-"""Writes under way at the same time, and as many Bindings.
+"""Writes under way at the same time, Bindings aside.
 
 On a busy API server, steering competes with everything that follows a Binding (Events, the kubelets' statuses). With
 few writes under way, the pods that were bound first are served before the others have their nodes. Each write has a
