@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, DOMAIN, SCHEDULER_NAME, USER_ANNOTATION
-from tests.core.classes import PODS
+from fluence_extender.model.names import (
+    DIRECT_SCHEDULER_NAME,
+    DOMAIN,
+    NODES_ANNOTATION,
+    SCHEDULER_NAME,
+    USER_ANNOTATION,
+)
+from tests.core.classes import CONTROLLED, PODS
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, pod, wait_for
 from tests.e2e.installation import gates_of, scheduler_of
 from tests.e2e.nodes import NodeFactory
@@ -17,7 +23,7 @@ PROBE: Manifest = pod("probe", scheduler="default-scheduler")
 
 
 @pytest.fixture
-def taken_in(namespace: Namespace) -> Namespace:
+def taken_in(fluence: Fluence, namespace: Namespace) -> Namespace:
     """A namespace with the label, once the API server goes by it."""
     label = {"metadata": {"labels": {f"{DOMAIN}/intake": "all"}}}
     namespace.api.patch(f"/api/v1/namespaces/{namespace.name}", label)
@@ -59,6 +65,19 @@ def test_pod_that_is_taken_in_is_direct_or_filtered_as_if_it_named_us(
     assert gates_of(stored) == gates_of(probe(taken_in, body))
     controlled = body["metadata"].get("ownerReferences")
     assert bool(controlled) is (USER_ANNOTATION not in annotations_of(stored))
+
+
+def test_nodes_that_a_template_names_are_taken_off(taken_in: Namespace, fluence: Fluence) -> None:
+    """A user may write them on the template of a Job of another scheduler, which nobody judges."""
+    forged = pod(
+        "forged", scheduler="default-scheduler", annotations={NODES_ANNOTATION: "a,b", "kept": "yes"}
+    )
+    for owners in ([], [CONTROLLED]):
+        forged["metadata"]["ownerReferences"] = owners
+        stored = probe(taken_in, forged)
+        assert not stored["spec"].get("nodeName")
+        assert NODES_ANNOTATION not in annotations_of(stored)
+        assert annotations_of(stored)["kept"] == "yes"
 
 
 def test_pods_of_other_schedulers_and_of_daemonsets_stay_as_they_are(

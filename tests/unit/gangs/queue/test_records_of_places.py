@@ -242,7 +242,7 @@ def test_many_unverifiable_records_cost_one_digest_each(monkeypatch: pytest.Monk
     def counted(*args: str | bytes) -> str:
         nonlocal digests
         digests += 1
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args)
 
     monkeypatch.setattr(seals, "_digest", counted)
     for number in range(20_000):
