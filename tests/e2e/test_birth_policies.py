@@ -216,8 +216,6 @@ def test_job_that_is_sent_back_gets_other_nodes(
     leader.resume(namespace, "train", [a, b], BINDS)
     pods_of(namespace, 2)
     assert held(leader.suspend(namespace, "train"))
-    for one in namespace.pods():
-        namespace.delete_pod(one["metadata"]["name"])
     pods_of(namespace, 0)
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     leader.resume(namespace, "train", [c, d], BINDS)
