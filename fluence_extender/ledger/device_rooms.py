@@ -235,9 +235,7 @@ class DeviceRooms:
         """
         waiter = self._waiters.get(uid)
         present = self._nodes.get(waiter.node) if waiter is not None else None
-        if waiter is None or waiter.ungated or present is None:
-            return True
-        if waiter.needs_no_device_of(present):
+        if waiter is None or waiter.ungated or present is None or waiter.needs_no_device_of(present):
             return True
         waiting = self._waiting(waiter.node)
         if hosting.hosts(present, waiting):

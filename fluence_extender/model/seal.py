@@ -40,7 +40,6 @@ NAME_BYTES = 9
 LONGEST_RECORD = 1024
 """The most characters of a record; a longer one isn't read. Names of gangs and queues have 253 at most."""
 
-
 REMEMBERED = 4096
 """The seals that are cached: a pod's is looked at again at each of its changes."""
 

@@ -36,7 +36,6 @@ from tests.e2e.births import (
     path_of,
     pods_of,
     ranks,
-    refusal,
     resumed,
     suspended,
     tried,
@@ -220,31 +219,6 @@ def test_job_that_is_sent_back_gets_other_nodes(
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     leader.resume(namespace, "train", [c, d], BINDS)
     assert [bound_at_birth(one) for one in pods_of(namespace, 2)] == [c, d]
-
-
-def test_user_resumes_no_job_while_its_plan_binds_pods(
-    leader: Leader, namespace: Namespace, nodes: NodeFactory
-) -> None:
-    """Its pods would be bound to nodes that others may have by then."""
-    created(namespace, ranks("train", 2))
-    leader.resume(namespace, "train", nodes(2, cpu="1"), BINDS)
-    pods_of(namespace, 2)
-    path = path_of(namespace, "train")
-    namespace.api.patch(path, {"spec": {"suspend": True}})
-    wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
-    record: Manifest = {
-        "manager": "forger",
-        "operation": "Update",
-        "apiVersion": "batch/v1",
-        "fieldsType": "FieldsV1",
-    }
-    record |= {"time": "2999-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:suspend": {}}}}
-    resume: Manifest = {"spec": {"suspend": False}}
-    for body in (resume, resume | {"metadata": {"managedFields": [record]}}):
-        why = refusal(lambda body=body: namespace.api.patch(path, body))  # type: ignore[misc]
-        assert "resume it again in 30 seconds" in why
-    without = {"metadata": {"annotations": {NODES_ANNOTATION: None}}}
-    namespace.api.patch(path, {"spec": {"suspend": False, "template": without}})
 
 
 def test_pods_of_a_job_that_is_resumed_without_nodes_are_direct(leader: Leader, namespace: Namespace) -> None:

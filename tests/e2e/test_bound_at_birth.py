@@ -185,16 +185,36 @@ def test_user_who_resumes_a_job_while_its_plan_binds_is_refused(
     assert all(map(is_direct, pods_of(namespace, 2)))
 
 
-def test_user_may_give_the_nodes_up_and_resume_at_once(
-    leader: Leader, namespace: Namespace, own_nodes: NodeFactory
-) -> None:
+@pytest.fixture
+def suspended_by_user(leader: Leader, namespace: Namespace, own_nodes: NodeFactory) -> str:
+    """The path of a Job that its user has suspended while its plan binds pods."""
     created(namespace, ranks("train", 2))
     leader.resume(namespace, "train", own_nodes(2, cpu="4"), LONG)
     pods_of(namespace, 2)
-    api, path = namespace.api, path_of(namespace, "train")
-    api.patch(path, {"spec": {"suspend": True}})
+    path = path_of(namespace, "train")
+    namespace.api.patch(path, {"spec": {"suspend": True}})
     pods_of(namespace, 0)
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
+    return path
+
+
+def test_user_who_forges_the_time_of_a_resumption_is_refused(
+    suspended_by_user: str, namespace: Namespace
+) -> None:
+    record = {
+        "manager": "forger",
+        "operation": "Update",
+        "apiVersion": "batch/v1",
+        "time": "2999-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:suspend": {}}},
+    }
+    forged = {"metadata": {"managedFields": [record]}, "spec": {"suspend": False}}
+    why = refusal(lambda: namespace.api.patch(suspended_by_user, forged))
+    assert "resume it again in 30 seconds" in why
+
+
+def test_user_may_give_the_nodes_up_and_resume_at_once(suspended_by_user: str, namespace: Namespace) -> None:
     without = {"metadata": {"annotations": {NODES_ANNOTATION: None}}}
-    api.patch(path, {"spec": {"suspend": False, "template": without}})
+    namespace.api.patch(suspended_by_user, {"spec": {"suspend": False, "template": without}})
     assert all(map(is_direct, pods_of(namespace, 2)))

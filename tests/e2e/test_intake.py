@@ -67,7 +67,7 @@ def test_pod_that_is_taken_in_is_direct_or_filtered_as_if_it_named_us(
     assert bool(controlled) is (USER_ANNOTATION not in annotations_of(stored))
 
 
-def test_nodes_that_a_template_names_are_taken_off(taken_in: Namespace, fluence: Fluence) -> None:
+def test_nodes_that_a_template_names_are_taken_off(taken_in: Namespace) -> None:
     """A user may write them on the template of a Job of another scheduler, which nobody judges."""
     forged = pod(
         "forged", scheduler="default-scheduler", annotations={NODES_ANNOTATION: "a,b", "kept": "yes"}

@@ -29,7 +29,7 @@ BIND_PAUSE = 0.25
 BIND_LIMIT = 8.0
 """Seconds for all tries together: with the barrier's 20 they end before kube-scheduler's httpTimeout of 30."""
 
-AT_ONCE = 32
+BINDINGS_AT_ONCE = 32
 """Bindings under way at the same time. Each has a connection of its own, whose TLS handshake costs as much as several
 Bindings."""
 
@@ -73,7 +73,7 @@ class Binder:
         self._fence = fence
         self._leading = leading
         self._wake = wake
-        self._bindings = FairSlots(AT_ONCE, BYTES_A_SECOND)
+        self._bindings = FairSlots(BINDINGS_AT_ONCE, BYTES_A_SECOND)
 
     async def bind(self, uid: str, node: str) -> None:
         """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
