@@ -11,7 +11,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.property.mixed_gangs import can_be_placed, faults, scene
 
 SCENES = {"repeatable": 400, "nightly": 10_000}
@@ -28,7 +28,7 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
     wrong: list[int] = []
     for seed in range(scenes):
         one = scene(seed)
-        ledger, index = FINE_EMBEDDED.ledger(), EligibilityIndex()
+        ledger, index = EMBEDDED.ledger(), EligibilityIndex()
         for node in one.nodes:
             index.put(node)
         ledger.load(one.nodes, parse_resources(one.resources))

@@ -10,7 +10,7 @@ import click
 
 from fluence_extender import __version__
 from fluence_extender.apps.cli.options import POLICY, object_name
-from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION
+from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION, STANDARD
 
 
 @click.command()
