@@ -59,9 +59,9 @@ def test_device_whose_name_a_node_takes_is_left_out_until_that_node_goes() -> No
 
 def test_device_moves_with_its_node_in_the_topology() -> None:
     cluster = Cluster("n0")
-    assert [device.path for device in cluster.graph.catalogue.devices][0] == "/cluster/n0/s0"
+    assert next(device.path for device in cluster.graph.catalogue.devices) == "/cluster/n0/s0"
     cluster.put(node("n0", labels={ZONE: "z"}))
-    assert [device.path for device in cluster.graph.catalogue.devices][0] == "/cluster/zone=z/n0/s0"
+    assert next(device.path for device in cluster.graph.catalogue.devices) == "/cluster/zone=z/n0/s0"
 
 
 def test_devices_are_the_same_ones_until_something_changes_them() -> None:
