@@ -22,11 +22,11 @@ from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.matcher import Matcher, MatcherOptions, MatchOp, create_matcher
-from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.expansion import expanded
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
+from tests.oracle import Matcher, MatcherError, MatcherOptions, MatchOp
+from tests.oracle.walker import Walker
 
 ZONE = "topology.kubernetes.io/zone"
 NAMES = ["n1", "n2", "n10", "n20"]
@@ -151,7 +151,7 @@ def test_every_device_of_an_idle_cluster_can_be_granted(
     document = expanded(to_jgf(graph))
     for device in device_catalogue(graph).devices:
         (jobspec,) = jobspecs_for([device], device.count)
-        matcher = create_matcher("embedded", document, MatcherOptions(policy=policy))
+        matcher = Walker(document, MatcherOptions(policy=policy))
         assert granted(matcher, jobspec), device
         assert not granted(matcher, jobspec), device
 
@@ -162,7 +162,7 @@ def test_an_engine_takes_the_document_of_an_addition(
     members: list[Node], joining: Node, forest: VirtualResources
 ) -> None:
     graph = build_containment([node for node in members if node.name != joining.name], forest, units=COARSE)
-    matcher = create_matcher("embedded", expanded(to_jgf(graph)))
+    matcher = Walker(expanded(to_jgf(graph)))
     addition = plan_node(graph, joining)
     matcher.add_subgraph(expanded(addition_jgf(graph, addition)))
     apply(graph, addition)
