@@ -32,7 +32,7 @@ from tests.oracle.walker.graph import STATIC_TYPES
 from tests.oracle.walker.jobspec import read_jobspec
 from tests.oracle.walker.resource_set import read_resources
 
-_MEANING: dict[type[fluxion.FluxionError], type[MatcherError]] = {
+MEANING: dict[type[fluxion.FluxionError], type[MatcherError]] = {
     fluxion.ResourcesBusy: Busy,
     fluxion.Unsatisfiable: Unsatisfiable,
     fluxion.NothingToAllocate: NothingToAllocate,
@@ -43,6 +43,7 @@ _MEANING: dict[type[fluxion.FluxionError], type[MatcherError]] = {
     fluxion.JobExists: JobExists,
     fluxion.FeatureMissing: EngineUnavailable,
 }
+"""The library's errors as the port's."""
 
 _COUNTED = frozenset({"core", "memory", "gpu"})
 
@@ -142,7 +143,7 @@ def _translated() -> Iterator[None]:
 
 
 def _translation(error: fluxion.FluxionError) -> MatcherError:
-    return _MEANING.get(type(error), MatcherError)(str(error), error.errno)
+    return MEANING.get(type(error), MatcherError)(str(error), error.errno)
 
 
 class _Metadata(msgspec.Struct):
