@@ -268,7 +268,8 @@ class Engines:
     def hold(self) -> None:
         """Match leaves of one node, as for a pod that runs there already."""
         rank = self.random.randrange(self.graph.rank + 1)
-        names = self.random.sample(LEAVES, self.random.choice([1, 1, 2]))
+        kinds = self.graph.kinds
+        names = self.random.sample(kinds, self.random.randint(1, min(2, len(kinds))))
         leaves = [{"type": name, "count": self.random.randint(1, 2)} for name in names]
         slot = {"type": "slot", "count": 1, "label": "default", "with": leaves}
         system = {"duration": 0, "constraints": {"ranks": [str(rank)]}}
