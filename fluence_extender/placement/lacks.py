@@ -72,7 +72,7 @@ class Lacks:
         if len(self._nodes) >= MOST_ROOMS:
             self._nodes.clear()
         nodes = self._nodes.setdefault(nodes, nodes)
-        shape = Shape(self._ledger.rounded(pod.requests), len(demands), nodes)
+        shape = Shape(pod.requests, len(demands), nodes)
         table = self._ledger.free.now()
         return Lack((shape, [one.pod for one in demands]), table, self._basis(table))
 

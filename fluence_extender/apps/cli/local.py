@@ -92,5 +92,5 @@ def version() -> None:
     from fluence_extender.apps.logs import set_up_logging
 
     set_up_logging(level=logging.WARNING)
-    engine = choose_engine("auto")
+    engine = choose_engine("auto", STANDARD.policy)
     click.echo(f"fluence-extender {__version__} (engine: {engine.name}, {engine.version})")
