@@ -73,10 +73,10 @@ class Clusters:
     def place(self, jobid: int) -> None:
         """Place a random gang on some of the nodes in both, and compare where it goes."""
         random = self.random
-        amounts = {"cpu": random.randint(1, 5) * 1000, "memory": random.randint(1, 5) * GIB}
+        amounts = {"cpu": random.randint(1, 4) * 1000, "memory": random.randint(1, 4) * GIB}
         requests = Resources(amounts | random.choice([{}, {}, {GPU: 1}]))
         names = [name for name in self.order if random.random() < 0.7] or self.order
-        count = random.randint(1, 3 * len(self.nodes))
+        count = random.randint(1, 2 * len(self.nodes))
         chosen = FirstFit().choose(requests, count, names, self.table())
         assert chosen == self._granted(requests, count, names, jobid)
         if chosen is not None:
