@@ -17,6 +17,7 @@ from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.placement.chooser import FirstFit
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.matching import Matching
 from fluence_extender.placement.search import capacity
@@ -78,7 +79,7 @@ def own_verdicts(plane: ControlPlane, uids: Mapping[str, object]) -> dict[str, f
     controller.observe(Listed(Kind.POD, tuple(pod for pod in pods if pod.uid not in uids)))
     controller.start()
     ledger = controller.ledger
-    matching = Matching(ledger, controller.eligibility, lambda name: (name,))
+    matching = Matching(ledger, controller.eligibility, lambda name: (name,), FirstFit())
     found = {}
     for pod in pods:
         if pod.uid in uids:

@@ -57,7 +57,6 @@ def test_a_gang_with_claims_is_placed_if_kube_scheduler_can_allocate_its_devices
             possible += 1
             assert fits, f"scene {seed} can't be placed and was"
             _allocate(ledger, one, {place.uid: place.node for place in placed}, seed)
-        ledger.close()
     possible += len(missed)
     assert possible > scenes // 5
     assert len(missed) <= MOST_MISSED * possible, f"{len(missed)} of {possible} missed: {missed[:10]}"

@@ -88,7 +88,6 @@ def test_what_lacks_room_is_refused_with_the_same_reason(
             if reason is None:
                 known[at] = lack_of(lacks, demands)
                 assert lacks.reason(known[at]) in (None, planned)
-    ledger.close()
 
 
 def test_only_nodes_that_have_changed_are_counted_again() -> None:

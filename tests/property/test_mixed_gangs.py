@@ -47,7 +47,6 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
         else:
             assert fits, f"scene {seed} can't be placed and was"
             assert not faults(one, catalogue, placed), (seed, faults(one, catalogue, placed))
-        ledger.close()
     assert possible > scenes // 3
     assert not wrong, f"{wrong} can be placed and are told otherwise"
     assert told >= MOSTLY * (scenes - possible), f"{told} of {scenes - possible} are told that they never fit"

@@ -127,7 +127,6 @@ def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     )
     controller.start()
     assert placements.not_ready_reason == ""
-    controller.ledger.close()
 
 
 def test_a_placed_gang_shows_why_kube_scheduler_refuses_a_member(w: World) -> None:

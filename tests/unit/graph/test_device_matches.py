@@ -2,11 +2,10 @@
 
 import pytest
 
+from fluence_extender.engine.jobspec import Jobspec, compute_jobspec, jobspecs_for
 from fluence_extender.graph.catalogue import device_catalogue, eligible
-from fluence_extender.graph.jgf import to_jgf
-from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec, jobspecs_for
-from fluence_extender.matcher import Busy, Matcher, MatcherOptions, MatchOp, Unsatisfiable, create_matcher
-from fluence_extender.matcher.expansion import expanded
+from fluence_extender.graph.jgf import unit_jgf
+from tests.oracle import Busy, Matcher, MatcherOptions, MatchOp, Unsatisfiable, create
 from tests.unit.graph.clusters import QUANTUM, RACK, TOPOLOGY, ZONE, cluster, node
 
 # A root without totals would be an error, but a vertex of type cluster always tracks its leaf types.
@@ -20,7 +19,7 @@ CATALOGUE = device_catalogue(GRAPH)
 
 def engine(policy: str = "lonode", prune_filters: str = "ALL:core,ALL:node") -> Matcher:
     options = MatcherOptions(policy=policy, prune_filters=prune_filters)
-    return create_matcher("embedded", expanded(to_jgf(GRAPH)), options)
+    return create("oracle", unit_jgf(GRAPH), options)
 
 
 def devices(kind: str, count: int = 1, **requires: str) -> Jobspec:
@@ -124,7 +123,7 @@ def test_ranks_decide_where_compute_lands() -> None:
 def test_devices_below_a_physical_node_are_found_there(policy: str) -> None:
     text = "resources: [{type: qpu, name: q, count: 2, parent: n1, with: [{type: qubit, count: 5}]}]"
     graph = cluster(NODES, text, levels=TOPOLOGY)
-    matcher = create_matcher("embedded", expanded(to_jgf(graph)), MatcherOptions(policy=policy))
+    matcher = create("oracle", unit_jgf(graph), MatcherOptions(policy=policy))
     catalogue = device_catalogue(graph)
     (qpu,) = jobspecs_for(eligible(catalogue, "qpu", {}), 1)
     (qubits,) = jobspecs_for(eligible(catalogue, "qubit", {}), 5)
