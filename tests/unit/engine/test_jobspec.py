@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from fluence_extender.engine.jobspec import Jobspec, compute_jobspec, jobspecs_for
 from fluence_extender.graph.catalogue import device_catalogue, eligible
-from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec, jobspecs_for
 from tests.unit.graph.clusters import QUANTUM, cluster, node
 
 
