@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from fluence_extender.ledger.placed_pods import PlacedPods
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
-from fluence_extender.model.pod import ApartTerm, Pod
+from fluence_extender.model.pod import PodTerm, Pod
 from fluence_extender.model.selectors import holds
 
 NO_NODES: frozenset[str] = frozenset()
@@ -36,7 +37,7 @@ class _Holder:
     namespace: str
     name: str
     node: str
-    terms: tuple[ApartTerm, ...]
+    terms: tuple[PodTerm, ...]
     bound: bool
 
 
@@ -44,18 +45,22 @@ class _Holder:
 class _Entry:
     """A term, the uids of the pods that have it, and the nodes of their domains, None until these are needed."""
 
-    term: ApartTerm
+    term: PodTerm
     holders: set[str] = field(default_factory=set)
     nodes: frozenset[str] | None = None
 
 
 class KeptApart:
-    """The required anti-affinity of pods that have a place among ``nodes``, which the caller keeps up to date."""
+    """The required anti-affinity of pods that have a place among ``nodes``, which the caller keeps up to date.
+
+    ``placed`` are all pods that have a place.
+    """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes
+        self.placed = PlacedPods(self.counts)
         self._holders: dict[str, _Holder] = {}
-        self._entries: dict[ApartTerm, _Entry] = {}
+        self._entries: dict[PodTerm, _Entry] = {}
         self._filed: dict[str, dict[Label | None, dict[_Entry, None]]] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._domains: dict[str, dict[str, set[str]]] = {}
@@ -63,8 +68,9 @@ class KeptApart:
 
     def copy(self) -> KeptApart:
         """Return a copy that stays as it is."""
-        made = KeptApart(dict(self._nodes) if self._holders else {})
+        made = KeptApart(dict(self._nodes))
         made._namespaces = dict(self._namespaces)
+        made.placed = self.placed.copy(made.counts)
         made._holders = dict(self._holders)
         for term, entry in self._entries.items():
             made._file(_Entry(term, set(entry.holders), entry.nodes))
@@ -74,13 +80,18 @@ class KeptApart:
 
     def put(self, pod: Pod, node: str, bound: bool) -> None:
         """Record that a pod has a node, or is planned there."""
+        self.placed.put(pod, node)
         if pod.apart or pod.uid in self._holders:
-            self.drop(pod.uid)
+            self._drop_holder(pod.uid)
             if pod.apart:
                 self._put(pod.uid, _Holder(pod.namespace, pod.name, node, pod.apart, bound))
 
     def drop(self, uid: str) -> None:
         """Forget a pod."""
+        self.placed.drop(uid)
+        self._drop_holder(uid)
+
+    def _drop_holder(self, uid: str) -> None:
         holder = self._holders.pop(uid, None)
         if holder is None:
             return
@@ -92,12 +103,14 @@ class KeptApart:
                 self._unfile(entry)
         self._unions.clear()
 
-    def rename(self, uid: str, new: str, name: str) -> None:
-        """Keep what is known of a pod under its ``new`` uid and name."""
-        holder = self._holders.get(uid)
+    def rename(self, uid: str, pod: Pod) -> None:
+        """Keep what is known of a pod, which was foreseen under ``uid``, under its own uid and name."""
+        known, holder = self.placed.of(uid), self._holders.get(uid)
+        self.drop(uid)
+        if known is not None:
+            self.placed.put(pod, known[1])
         if holder is not None:
-            self.drop(uid)
-            self._put(new, _Holder(holder.namespace, name, holder.node, holder.terms, holder.bound))
+            self._put(pod.uid, _Holder(holder.namespace, pod.name, holder.node, holder.terms, holder.bound))
 
     def has_bound(self, uid: str) -> None:
         """Record that a planned pod is bound to its node."""
@@ -119,6 +132,8 @@ class KeptApart:
             self._namespaces[name] = labels
         else:
             self._namespaces.pop(name, None)
+        if known != labels:
+            self.placed.namespaces_changed()
         return known != labels and EVERYWHERE in self._filed
 
     @property
@@ -207,16 +222,27 @@ class KeptApart:
                 continue
             for label in (None, *pod.labels.items()):
                 for entry in by_label.get(label, ()):
-                    if self._selects(entry.term, pod):
+                    if self.selects(entry.term, pod):
                         yield entry
 
-    def _selects(self, term: ApartTerm, pod: Pod) -> bool:
+    def selects(self, term: PodTerm, pod: Pod) -> bool:
+        """Return whether a term selects a pod."""
         if not all(holds(rule, pod.labels) for rule in term.selector):
             return False
         if pod.namespace in term.namespaces:
             return True
         labels = self._namespaces.get(pod.namespace, {})
         return term.among is not None and all(holds(rule, labels) for rule in term.among)
+
+    def counts(self, term: PodTerm, pod: Pod) -> bool:
+        """Return whether a term of a new pod selects a pod.
+
+        kube-scheduler compares the selector of namespaces of a new pod with no labels, too, and so takes all namespaces
+        if it holds for these (Kubernetes 1.36, interpodaffinity, mergeAffinityTermNamespacesIfNotEmpty, whose last
+        assignment is lost).
+        """
+        everywhere = term.among is not None and all(holds(rule, {}) for rule in term.among)
+        return (everywhere and all(holds(rule, pod.labels) for rule in term.selector)) or self.selects(term, pod)
 
     def _covered(self, entry: _Entry) -> frozenset[str]:
         """Return the nodes in the domains of the pods that have a term."""
@@ -247,7 +273,7 @@ KEPT_APART = "kept from it by the required podAntiAffinity of"
 """How the reason begins that says why a pod must avoid a node."""
 
 
-def _places(term: ApartTerm) -> Iterator[tuple[str, Label | None]]:
+def _places(term: PodTerm) -> Iterator[tuple[str, Label | None]]:
     """Yield where a term is filed: for each namespace, by each value that it allows of some label, or by none."""
     rules = [one for one in term.selector if one.operator == "In" and len(one.values) <= MOST_FILED]
     rule = min(rules, key=lambda one: len(one.values), default=None)

@@ -234,6 +234,7 @@ class Ledger:
             known = self._accounts.get(pod.node)
             counted = known is not None and known.users.get(pod.uid) == pod.requests
             if counted and self._foreign.get(pod.uid) == pod.node:
+                self._seen(pod)
                 continue
             self.drop_foreign(pod.uid)
             self._foreign[pod.uid] = pod.node
@@ -319,6 +320,8 @@ class Ledger:
     def amend(self, pod: Pod) -> None:
         """Count a pod again when its requests have changed, as after a resize; its devices stay allocated."""
         held = self._allocations.get(pod.uid)
+        if held is not None:
+            self._seen(pod)
         if held is None or held.requests == pod.requests:
             return
         self._allocations[pod.uid] = replace(held, requests=pod.requests)
@@ -348,7 +351,7 @@ class Ledger:
         assignment = replace(held.assignment, uid=pod.uid)
         self._allocations[pod.uid] = replace(held, name=pod.name, assignment=assignment)
         self._rooms.rename(uid, pod.uid)
-        self.kept_apart.rename(uid, pod.uid, pod.name)
+        self.kept_apart.rename(uid, pod)
         self.gang_nodes.remove(uid)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).rename(uid, pod.uid)
@@ -391,6 +394,11 @@ class Ledger:
         self.version = version
 
     # Inside.
+
+    def _seen(self, pod: Pod) -> None:
+        """Record the present labels of a pod that has its node, and whether it is being deleted."""
+        if self.kept_apart.placed.put(pod, pod.node):
+            self.changed()
 
     def _allocate(self, pod: Pod, assignment: Assignment, gang: object, strength: Strength) -> None:
         held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)

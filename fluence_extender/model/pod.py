@@ -51,11 +51,11 @@ class NodeTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class ApartTerm:
-    """A required anti-affinity (core/v1 PodAffinityTerm): which pods must stay out of the pod's topology domain.
+class PodTerm:
+    """A term of required affinity or anti-affinity (core/v1 PodAffinityTerm): which pods it selects, and by which domain.
 
     They are the pods with labels for which all of ``selector`` hold, in one of ``namespaces``, or in a namespace for
-    whose labels all of ``among`` hold (None selects none). The domain is the nodes with the same value of the label
+    whose labels all of ``among`` hold (None selects none). A domain is the nodes with the same value of the label
     ``key``. What the API server makes of matchLabelKeys and mismatchLabelKeys is part of the selector.
     """
 
@@ -63,6 +63,23 @@ class ApartTerm:
     selector: tuple[Requirement, ...] = ()
     namespaces: tuple[str, ...] = ()
     among: tuple[Requirement, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRule:
+    """A topology spread constraint that a pod must meet (core/v1 TopologySpreadConstraint, DoNotSchedule).
+
+    The pods with labels for which all of ``selector`` hold are spread over the values of the label ``key``. Without a
+    selector (None) no pods are. ``counts_unfit`` and ``counts_tainted`` say that also nodes count which the pod's
+    selector and affinity of nodes exclude, and those whose taints it doesn't tolerate.
+    """
+
+    key: str
+    max_skew: int
+    selector: tuple[Requirement, ...] | None
+    min_domains: int = 1
+    counts_unfit: bool = False
+    counts_tainted: bool = True
 
 
 class HostPort(NamedTuple):
@@ -86,8 +103,9 @@ class HostPort(NamedTuple):
         )
 
 
-def alone_on_node(rule: str) -> HostPort:
-    """Return the port that stands for a rule: pods with this rule can't share a node."""
+def alone_on_node(term: PodTerm) -> HostPort:
+    """Return the port that stands for a term of anti-affinity by node: the pods that it selects can't share a node."""
+    rule = f"{sorted({*term.namespaces})} {sorted(map(repr, term.selector))}"
     return HostPort(0, f"alone {blake2b(rule.encode(), digest_size=12).hexdigest()}")
 
 
@@ -139,8 +157,8 @@ class Pod:
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
     filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``claim_refs``
     are the resource claims that it names, and ``claims`` what is still to be allocated of them, and of its extended
-    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``apart`` are the
-    terms of its required anti-affinity. ``features`` are what its node has to declare (`Node.features`).
+    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``apart`` and
+    ``near`` are the terms of its required anti-affinity and affinity, ``spread`` the constraints by which it must spread. ``features`` are what its node has to declare (`Node.features`).
     ``preempts`` is false where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
@@ -195,7 +213,9 @@ class Pod:
     preempts: bool = True
     interdependent: bool = False
     pod_affinity: tuple[tuple[Requirement, ...], ...] = ()
-    apart: tuple[ApartTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    near: tuple[PodTerm, ...] = ()
+    spread: tuple[SpreadRule, ...] = ()
     features: tuple[str, ...] = ()
     foreseen: bool = False
     claim_refs: tuple[ClaimRef, ...] = ()
@@ -214,6 +234,11 @@ class Pod:
     def revision(self) -> int:
         """Its resourceVersion as a number, 0 if it has none."""
         return revision(self.resource_version)
+
+    @property
+    def ruled(self) -> bool:
+        """Whether rules about other pods decide, too, where it may run."""
+        return bool(self.apart or self.near or self.spread)
 
     @property
     def ours(self) -> bool:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, NAMING_OWNERS, QPU
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, SCHEDULER_NAME
-from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.pod import HostPort, Pod, Requirement
 from fluence_extender.model.pod_keys import unhonoured, unprepared
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.selectors import holds
 from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.search import Shape
 from fluence_extender.placement.topology_constraints import TopologyConstraint, topology_constraints
@@ -55,7 +56,10 @@ class SettledMember:
 
 @dataclass(frozen=True, slots=True)
 class ShapeKey:
-    """Pods with equal keys are alike for placement; ``pin`` is the node of a pod's devices, "" for none."""
+    """Pods with equal keys are alike for placement; ``pin`` is the node of a pod's devices, "" for none.
+
+    ``rules`` are its rules about other pods, and all by which such rules judge it.
+    """
 
     requests: Resources
     signature: Signature
@@ -63,25 +67,48 @@ class ShapeKey:
     ports: tuple[HostPort, ...]
     pin: str
     claims: Claims
+    rules: object = None
 
 
 Group = tuple[Shape, list[Pod]]
 """Pods that are alike for placement, with their shape."""
 
 
-def shape_key(demand: Demand, pin: str = "") -> ShapeKey:
-    """Return the key of a demand."""
+def shape_key(demand: Demand, pin: str = "", selected: object = None) -> ShapeKey:
+    """Return the key of a demand; ``selected`` tells by which rules of its gang the pod is selected."""
     pod = demand.pod
-    return ShapeKey(pod.requests, signature(pod), demand.barred, pod.host_ports, pin, pod.claims)
+    rules: object = selected
+    if selected is None and pod.ruled:
+        rules = frozenset(pod.labels.items())
+    if rules is not None:
+        rules = pod.namespace, pod.apart, pod.near, pod.spread, rules
+    return ShapeKey(pod.requests, signature(pod), demand.barred, pod.host_ports, pin, pod.claims, rules)
 
 
 def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) -> dict[ShapeKey, list[Demand]]:
     """Return the demands by key; ``pins`` are the nodes of pods' devices, by pod uid."""
     groups: dict[ShapeKey, list[Demand]] = {}
+    selectors = _selectors(demands)
     for demand in demands:
         pin = pins.get(demand.pod.uid, "") if pins else ""
-        groups.setdefault(shape_key(demand, pin), []).append(demand)
+        labels = demand.pod.labels
+        selected = (
+            tuple([all(holds(rule, labels) for rule in one) for one in selectors]) if selectors else None
+        )
+        groups.setdefault(shape_key(demand, pin, selected), []).append(demand)
     return groups
+
+
+def _selectors(demands: Sequence[Demand]) -> list[tuple[Requirement, ...]]:
+    """Return the label selectors of all rules about other pods."""
+    found: dict[tuple[Requirement, ...], None] = {}
+    seen: set[object] = set()
+    for pod in (demand.pod for demand in demands if demand.pod.ruled):
+        rules = pod.apart, pod.near, pod.spread
+        if rules not in seen:
+            seen.add(rules)
+            found.update(dict.fromkeys(rule.selector for some in rules for rule in some if rule.selector))
+    return list(found) or ([()] if seen else [])
 
 
 NOT_DIRECT = (

@@ -63,7 +63,7 @@ class Lacks:
         """Return the lack of members without a place, None if more than amounts may be missing."""
         groups = grouped(demands)
         pod, barred = demands[0].pod, demands[0].barred
-        if len(groups) > 1 or pod.devices or pod.host_ports or pod.confined_to or barred:
+        if len(groups) > 1 or pod.ruled or pod.devices or pod.host_ports or pod.confined_to or barred:
             return None
         if any(one.constraints for one in demands) or pod.claims:
             return None

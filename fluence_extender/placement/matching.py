@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.device_use import serve, shares_of
 from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.model.assignment import Assignment, DeviceShare
@@ -21,8 +22,10 @@ from fluence_extender.placement.device_search import DevicePod, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused, NoPlace
 from fluence_extender.placement.ledger_port import LedgerPort
+from fluence_extender.placement.pod_rules import PodRules, kept_by_ports
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.reasons import why_no_devices
+from fluence_extender.placement.ruled_search import RuledSearch, narrowed
 from fluence_extender.placement.search import BUDGET, Counts, Shape, lacks_room, place
 
 PINNED_TRIALS = 16, 1024
@@ -205,8 +208,15 @@ class Matching:
 
         The room for many equal members is counted before the chooser is asked. One member isn't worth that.
         """
-        shapes = [shape for shape, _ in groups]
         table = self._ledger.free.now()
+        shapes = [shape for shape, _ in groups]
+        if any(pods[0].ruled for _, pods in groups):
+            kinds = [pods[0] for _, pods in groups]
+            kept_apart = self._ledger.kept_apart
+            rules = PodRules(kinds, table.names, self._eligibility.nodes, kept_apart)
+            if not kept_by_ports(kinds, kept_apart.selects):
+                return self._ruled_counts(groups, table, rules)
+            shapes = [narrowed(shape, rules.allowed(at), table) for at, shape in enumerate(shapes)]
         counts: Counts | None = None
         if len(shapes) == 1 and shapes[0].free:
             (shape,) = shapes
@@ -217,6 +227,14 @@ class Matching:
         counts = counts or place(shapes, table, budget)
         if counts is None:
             raise NoPlace(groups)
+        return counts
+
+    def _ruled_counts(self, groups: Sequence[Group], table: CapacityTable, rules: PodRules) -> Counts:
+        """Return the same for members whose rules about other pods decide, too. Raises `NoPlace`."""
+        search = RuledSearch([shape for shape, _ in groups], table, rules)
+        counts = search.run()
+        if counts is None:
+            raise NoPlace(groups, ruled=search.placed)
         return counts
 
     def _assign_nodes(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:

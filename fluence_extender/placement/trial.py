@@ -76,7 +76,7 @@ class Trial:
     def _countable(self, demands: Sequence[Demand]) -> bool:
         """Return whether the demands are equal and have no constraints. Then it is enough to count how many fit."""
         if self._alike is None or self._alike[0] is not demands:
-            free = not any(one.pod.devices or one.constraints for one in demands)
+            free = not any(one.pod.devices or one.pod.ruled or one.constraints for one in demands)
             self._alike = demands, free and len(grouped(demands)) == 1
         return self._alike[1]
 

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import ApartTerm, HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
+from fluence_extender.model.pod import PodTerm, HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.seal import Seal
 from fluence_extender.model.taints import Taint, Toleration
@@ -65,7 +65,7 @@ class PodFields(TypedDict, total=False):
     pod_affinity: tuple[tuple[Requirement, ...], ...]
     claims: Claims
     claim_group: str
-    apart: tuple[ApartTerm, ...]
+    apart: tuple[PodTerm, ...]
     features: tuple[str, ...]
     charge: QuotaCharge | None
     size: int

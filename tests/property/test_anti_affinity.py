@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import ApartTerm, Pod, Requirement
+from fluence_extender.model.pod import PodTerm, Pod, Requirement
 from fluence_extender.model.selectors import holds
 
 NAMES = [f"n{number}" for number in range(5)]
@@ -28,7 +28,7 @@ rules = st.one_of(
 )
 selectors = st.lists(rules, max_size=2).map(tuple)
 terms = st.builds(
-    ApartTerm,
+    PodTerm,
     st.sampled_from(LEVELS),
     selectors,
     st.lists(st.sampled_from(NAMESPACES), max_size=2).map(tuple),
@@ -81,7 +81,7 @@ class World:
             case "rename", str(uid), str(new):
                 if uid in self.pods and new not in self.pods:
                     self.pods[new] = self.pods.pop(uid)
-                    kept.rename(uid, new, new)
+                    kept.rename(uid, replace(pod, uid=new, name=new))
             case "node", str(name), dict(found):
                 self.nodes[name] = Node(name, labels=found)
                 kept.nodes_changed()
@@ -106,7 +106,7 @@ class World:
             and node.labels[term.key] == self.nodes[where].labels.get(term.key)
         }
 
-    def _selects(self, term: ApartTerm, new: Pod) -> bool:
+    def _selects(self, term: PodTerm, new: Pod) -> bool:
         among = self.namespaces.get(new.namespace, {})
         return all(holds(rule, new.labels) for rule in term.selector) and (
             new.namespace in term.namespaces

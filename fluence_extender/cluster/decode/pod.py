@@ -9,7 +9,7 @@ slot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -30,13 +30,14 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import (
     ENDED,
-    ApartTerm,
+    PodTerm,
     ClaimRef,
     HostPort,
     NodeTerm,
     Owner,
     Pod,
     Requirement,
+    SpreadRule,
     alone_on_node,
 )
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
@@ -61,6 +62,8 @@ REJECTED_PREFIX = "Pod was rejected: "
 UNADMITTED = "UnexpectedAdmissionError"
 OS_LABEL = "kubernetes.io/os"
 """The label that each kubelet writes on its node."""
+
+SCHEDULE_ANYWAY = "ScheduleAnyway"
 
 UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
 GATED = ("PodScheduled", "False", "SchedulingGated")
@@ -190,10 +193,17 @@ class Volume(TypedDict, total=False):
     vsphereVolume: dict[str, Any] | None
 
 
-class SpreadConstraint(TypedDict, total=False):
+class SpreadConstraint(msgspec.Struct):
     """core/v1 TopologySpreadConstraint."""
 
-    whenUnsatisfiable: str | None
+    key: str = msgspec.field(name="topologyKey", default="")
+    max_skew: Int64 = msgspec.field(name="maxSkew", default=1)
+    when: str | None = msgspec.field(name="whenUnsatisfiable", default=None)
+    selector: LabelSelector | None = msgspec.field(name="labelSelector", default=None)
+    min_domains: Int64 | None = msgspec.field(name="minDomains", default=None)
+    match_keys: list[str] | None = msgspec.field(name="matchLabelKeys", default=None)
+    affinity_policy: str | None = msgspec.field(name="nodeAffinityPolicy", default=None)
+    taints_policy: str | None = msgspec.field(name="nodeTaintsPolicy", default=None)
 
 
 class ClaimReference(msgspec.Struct, gc=False):
@@ -346,7 +356,9 @@ def decode_pod(raw: bytes) -> Pod:
         duration=stated_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
         interdependent=is_interdependent(spec),
         pod_affinity=near,
-        apart=_apart(spec, meta.namespace),
+        apart=_terms(spec, meta, "apart"),
+        near=_terms(spec, meta, "near"),
+        spread=_spread(spec, meta.labels or {}),
         features=_features(spec),
         claim_refs=_claim_refs(spec, status) if spec.get("resourceClaims") else (),
         size=len(raw),
@@ -480,7 +492,7 @@ def is_interdependent(spec: PodSpec) -> bool:
     spread = spec.get("topologySpreadConstraints") or ()
     return (
         any(one is not None and one.required for one in between_pods)
-        or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spread)
+        or any(one.when != SCHEDULE_ANYWAY for one in spread)
         or any(kind is not None for volume in spec.get("volumes") or () for kind in volume.values())
         or bool(spec.get("resourceClaims"))
     )
@@ -492,19 +504,66 @@ def _pod_affinity(spec: PodSpec, namespace: str) -> tuple[tuple[Requirement, ...
     return tuple(found for term in terms or () if (found := _selector(term, namespace)) is not None)
 
 
-def _apart(spec: PodSpec, namespace: str) -> tuple[ApartTerm, ...]:
-    """Return the terms of the pod's required anti-affinity, without those that select no pods."""
+def _terms(spec: PodSpec, meta: Metadata, kind: Literal["near", "apart"]) -> tuple[PodTerm, ...]:
+    """Return the terms of the pod's required affinity (near) or anti-affinity (apart).
+
+    Terms of anti-affinity that select no pods are left out.
+    """
     affinity = spec.get("affinity")
-    terms = affinity.apart.required if affinity is not None and affinity.apart is not None else None
+    either = getattr(affinity, kind) if affinity is not None else None
+    found: list[PodTerm] = []
+    for term in (either.required if either is not None else None) or ():
+        if term.selector is not None:
+            found.append(_term(term, meta))
+        elif kind == "near":
+            found.append(PodTerm(term.topology_key))
+    return tuple(found)
+
+
+def _term(term: PodAffinityTerm, meta: Metadata) -> PodTerm:
+    among = term.namespace_selector
+    assert term.selector is not None, "a term without a selector selects no pods"
+    return PodTerm(
+        term.topology_key,
+        _merged(term.selector.requirements, meta.labels or {}, term.match_keys or (), term.mismatch_keys or ()),
+        tuple(term.namespaces or (() if among is not None else (meta.namespace,))),
+        among.requirements if among is not None else None,
+    )
+
+
+def _merged(
+    selector: tuple[Requirement, ...],
+    labels: Mapping[str, str],
+    match: Iterable[str],
+    mismatch: Iterable[str] = (),
+) -> tuple[Requirement, ...]:
+    """Return a selector with what matchLabelKeys and mismatchLabelKeys add, unless the API server has added it."""
+    present = {rule.key for rule in selector}
+    wanted = (("In", match), ("NotIn", mismatch))
+    return selector + tuple(
+        Requirement(key, operator, (labels[key],))
+        for operator, keys in wanted
+        for key in keys
+        if key in labels and key not in present
+    )
+
+
+def _spread(spec: PodSpec, labels: Mapping[str, str]) -> tuple[SpreadRule, ...]:
+    """Return the constraints of DoNotSchedule spread.
+
+    Source: Kubernetes pkg/scheduler/framework/plugins/podtopologyspread, filterTopologySpreadConstraints.
+    """
     return tuple(
-        ApartTerm(
-            term.topology_key,
-            term.selector.requirements,
-            tuple(term.namespaces or (() if term.namespace_selector is not None else (namespace,))),
-            term.namespace_selector.requirements if term.namespace_selector is not None else None,
+        SpreadRule(
+            one.key,
+            one.max_skew,
+            _merged(one.selector.requirements, labels, one.match_keys or ()) if one.selector else None,
+            one.min_domains or 1,
+            one.affinity_policy == "Ignore",
+            one.taints_policy != "Honor",
         )
-        for term in terms or ()
-        if term.selector is not None
+        for one in spec.get("topologySpreadConstraints") or ()
+        if one.when != SCHEDULE_ANYWAY
     )
 
 
@@ -549,18 +608,14 @@ def _host_ports(spec: PodSpec, meta: Metadata) -> tuple[HostPort, ...]:
 def _apart_from_its_like(spec: PodSpec, meta: Metadata) -> Iterator[HostPort]:
     """Yield what stands for each term of required anti-affinity by node that selects the pod itself.
 
-    Two pods of a namespace with the same such term exclude each other, whatever else kube-scheduler decides. Only the
+    Two pods with the same such term exclude each other, whatever else kube-scheduler decides. Only the
     first terms are looked at, one more than `MOST_PORTS`: kube-scheduler judges them all.
     """
     affinity = spec.get("affinity")
     terms = affinity.apart.required if affinity is not None and affinity.apart is not None else None
     for term in (terms or ())[: MOST_PORTS + 1]:
-        selector = term.selector
-        elsewhere = term.namespaces or term.namespace_selector is not None
-        if selector is None or elsewhere or term.topology_key != HOSTNAME:
+        if term.selector is None or term.namespace_selector is not None or term.topology_key != HOSTNAME:
             continue
-        if term.match_keys or term.mismatch_keys:
-            continue
-        rules = selector.requirements
-        if all(holds(rule, meta.labels or {}) for rule in rules):
-            yield alone_on_node(f"{meta.namespace} {sorted(map(repr, rules))}")
+        made = _term(term, meta)
+        if meta.namespace in made.namespaces and all(holds(rule, meta.labels or {}) for rule in made.selector):
+            yield alone_on_node(made)

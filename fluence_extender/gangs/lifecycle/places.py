@@ -130,6 +130,8 @@ class Places:
     def demand_key(self, gang: Gang, members: Iterable[Member], now: float) -> DemandKey:
         """Return a key for the demand of ``members``. Of demands with equal keys either all fit or none does."""
         # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
+        members = list(members)
+        ruled = any(member.pod.ruled for member in members)
         own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
         return frozenset(
             Counter(
@@ -140,6 +142,7 @@ class Places:
                     tuple(sorted(member.pod.devices.items())) if member.pod.devices else (),
                     tuple(member.pod.requires.items()) if member.pod.devices else (),
                     member.pod.host_ports,
+                    _by_rules(member.pod) if ruled else None,
                     self._barred(member, now),
                     topology_constraints(member.pod, *self.topology(member.pod)),
                     own,
@@ -247,6 +250,11 @@ class Places:
         if not devices:
             return True
         return self._ledger.devices_match(member.pod, devices)
+
+
+def _by_rules(pod: Pod) -> object:
+    """Return all of a pod by which rules about other pods judge it, its own included."""
+    return pod.namespace, pod.apart, pod.near, pod.spread, frozenset(pod.labels.items())
 
 
 def _summary(assignments: Sequence[Assignment]) -> str:

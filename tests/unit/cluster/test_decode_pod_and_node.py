@@ -12,7 +12,7 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
-from fluence_extender.model.pod import ApartTerm, HostPort, NodeTerm, Owner, Requirement
+from fluence_extender.model.pod import PodTerm, HostPort, NodeTerm, Owner, Requirement
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Taint, Toleration
 
@@ -161,10 +161,10 @@ def test_required_pod_affinity_is_read_as_selectors(term: dict[str, Any], sought
     ("term", "read"),
     [
         ({}, ()),
-        ({"labelSelector": {}}, (ApartTerm("host", (), ("ns",)),)),
-        ({"labelSelector": {}, "namespaces": []}, (ApartTerm("host", (), ("ns",)),)),
-        ({"labelSelector": {}, "namespaces": ["b", "a"]}, (ApartTerm("host", (), ("b", "a")),)),
-        ({"labelSelector": {}, "namespaceSelector": {}}, (ApartTerm("host", (), (), ()),)),
+        ({"labelSelector": {}}, (PodTerm("host", (), ("ns",)),)),
+        ({"labelSelector": {}, "namespaces": []}, (PodTerm("host", (), ("ns",)),)),
+        ({"labelSelector": {}, "namespaces": ["b", "a"]}, (PodTerm("host", (), ("b", "a")),)),
+        ({"labelSelector": {}, "namespaceSelector": {}}, (PodTerm("host", (), (), ()),)),
         (
             {
                 "labelSelector": {
@@ -177,7 +177,7 @@ def test_required_pod_affinity_is_read_as_selectors(term: dict[str, Any], sought
                 "mismatchLabelKeys": ["version"],
             },
             (
-                ApartTerm(
+                PodTerm(
                     "host",
                     (Requirement("app", "In", ("a",)), Requirement("version", "NotIn", ("1",))),
                     ("other",),
@@ -187,7 +187,7 @@ def test_required_pod_affinity_is_read_as_selectors(term: dict[str, Any], sought
         ),
     ],
 )
-def test_required_anti_affinity_is_read(term: dict[str, Any], read: tuple[ApartTerm, ...]) -> None:
+def test_required_anti_affinity_is_read(term: dict[str, Any], read: tuple[PodTerm, ...]) -> None:
     term = {"topologyKey": "host", **term}
     assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})).apart == read
     assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: [term]}}})).apart == ()

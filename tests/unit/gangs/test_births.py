@@ -14,7 +14,7 @@ from fluence_extender.gangs.lifecycle import births, foreseen_allowance
 from fluence_extender.gangs.membership.foreseen import JobPods, shape
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE, QUEUE_LABEL
-from fluence_extender.model.pod import ApartTerm, HostPort, Pod
+from fluence_extender.model.pod import PodTerm, HostPort, Pod
 from fluence_extender.model.queue import PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
@@ -100,7 +100,7 @@ def test_job_that_becomes_smaller_gives_back_what_no_pod_will_take(
 def test_no_pod_is_planned_where_another_pod_keeps_it_away(world: MakeWorld) -> None:
     host = "kubernetes.io/hostname"
     w = world(*(node(name, cpu=8000, labels={host: name}) for name in ("n0", "n1")))
-    w.foreign("n0", "f", requests=asks(100, 1), apart=(ApartTerm(host, (), ("default",)),))
+    w.foreign("n0", "f", requests=asks(100, 1), apart=(PodTerm(host, (), ("default",)),))
     first = w.jobs.submit("a", 2)
     w.advance(2)
     assert w.jobs.nodes(first) == ["n1"] * 2

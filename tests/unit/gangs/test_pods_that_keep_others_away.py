@@ -7,7 +7,7 @@ from typing import Any
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import ApartTerm, Pod, Requirement
+from fluence_extender.model.pod import PodTerm, Pod, Requirement
 from fluence_extender.model.queue import Namespace
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -16,7 +16,7 @@ from tests.unit.gangs.conftest import MakeWorld
 DENIED = Denied("admission webhook denied the request", 403)
 HOST = "kubernetes.io/hostname"
 A = (Requirement("app", "In", ("a",)),)
-KEEPS_A_AWAY = (ApartTerm(HOST, A, ("default",)),)
+KEEPS_A_AWAY = (PodTerm(HOST, A, ("default",)),)
 
 
 def host(name: str) -> Node:
@@ -73,7 +73,7 @@ def test_change_of_a_nodes_label_counts(world: MakeWorld) -> None:
 def test_change_of_a_namespaces_label_counts(world: MakeWorld) -> None:
     w = world(host("n0"))
     w.cluster.put(Namespace("default", {"team": "red"}))
-    term = ApartTerm(HOST, A, (), (Requirement("team", "In", ("red",)),))
+    term = PodTerm(HOST, A, (), (Requirement("team", "In", ("red",)),))
     w.foreign("n0", "keeper", requests=asks(100, 1), apart=(term,))
     one = selected(w)
     w.advance(5)

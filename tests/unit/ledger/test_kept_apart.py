@@ -6,7 +6,7 @@ from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import ApartTerm, Pod, Requirement
+from fluence_extender.model.pod import PodTerm, Pod, Requirement
 from tests.core.values import node, pod
 from tests.unit.ledger.conftest import MakeLedger
 
@@ -19,7 +19,7 @@ def at(name: str, zone: str = "") -> Node:
 
 
 def keeper(key: str = HOST, name: str = "keeper", namespaces: tuple[str, ...] = ("default",)) -> Pod:
-    return pod(name, apart=(ApartTerm(key, A, namespaces),))
+    return pod(name, apart=(PodTerm(key, A, namespaces),))
 
 
 def index(*nodes: Node) -> KeptApart:
@@ -63,7 +63,7 @@ def test_last_pod_with_a_term_frees_its_nodes() -> None:
 
 def test_labels_of_a_namespace_decide_about_terms_that_select_by_them() -> None:
     kept = index(at("n0"))
-    term = ApartTerm(HOST, A, (), (Requirement("team", "In", ("red",)),))
+    term = PodTerm(HOST, A, (), (Requirement("team", "In", ("red",)),))
     kept.put(pod("keeper", apart=(term,)), "n0", bound=True)
     assert not kept.nodes(SELECTED)
     assert kept.put_namespace("default", {"team": "red"})
@@ -93,7 +93,7 @@ def test_only_a_pod_that_has_its_node_is_named_as_the_keeper() -> None:
 def test_reason_names_pods_of_the_own_namespace_only() -> None:
     kept = index(at("n0"), at("n1"), at("n2"))
     text = "kept from it by the required podAntiAffinity of"
-    kept.put(Pod("other", "secret", "s", apart=(ApartTerm(HOST, A, ("default",)),)), "n0", bound=True)
+    kept.put(Pod("other", "secret", "s", apart=(PodTerm(HOST, A, ("default",)),)), "n0", bound=True)
     assert kept.why(SELECTED) == f"{text} pods of other namespaces"
     kept.put(keeper(name="web-10"), "n1", bound=True)
     kept.put(keeper(name="web-9"), "n2", bound=True)
