@@ -10,13 +10,13 @@ Invariant: what is derived from nodes and holders is dropped when these change. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from fluence_extender.ledger.placed_pods import PlacedPods
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
-from fluence_extender.model.pod import PodTerm, Pod
+from fluence_extender.model.pod import Pod, PodTerm
 from fluence_extender.model.selectors import holds
 
 NO_NODES: frozenset[str] = frozenset()
@@ -59,6 +59,7 @@ class KeptApart:
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes
         self.placed = PlacedPods(self.counts)
+        self._left_out: dict[str, tuple[Pod, str, bool]] = {}
         self._holders: dict[str, _Holder] = {}
         self._entries: dict[PodTerm, _Entry] = {}
         self._filed: dict[str, dict[Label | None, dict[_Entry, None]]] = {}
@@ -85,6 +86,19 @@ class KeptApart:
             self._drop_holder(pod.uid)
             if pod.apart:
                 self._put(pod.uid, _Holder(pod.namespace, pod.name, node, pod.apart, bound))
+
+    def without(self, uids: Set[str]) -> None:
+        """Leave exactly these pods out, until they are named no more."""
+        if uids == self._left_out.keys():
+            return
+        for uid in self._left_out.keys() - uids:
+            pod, node, bound = self._left_out.pop(uid)
+            self.put(pod, node, bound)
+        for uid in uids - self._left_out.keys():
+            known, holder = self.placed.of(uid), self._holders.get(uid)
+            if known is not None:
+                self.drop(uid)
+                self._left_out[uid] = *known, holder is not None and holder.bound
 
     def drop(self, uid: str) -> None:
         """Forget a pod."""
@@ -242,7 +256,9 @@ class KeptApart:
         assignment is lost).
         """
         everywhere = term.among is not None and all(holds(rule, {}) for rule in term.among)
-        return (everywhere and all(holds(rule, pod.labels) for rule in term.selector)) or self.selects(term, pod)
+        return (everywhere and all(holds(rule, pod.labels) for rule in term.selector)) or self.selects(
+            term, pod
+        )
 
     def _covered(self, entry: _Entry) -> frozenset[str]:
         """Return the nodes in the domains of the pods that have a term."""

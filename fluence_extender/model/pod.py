@@ -52,7 +52,7 @@ class NodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """A term of required affinity or anti-affinity (core/v1 PodAffinityTerm): which pods it selects, and by which domain.
+    """A term of required affinity or anti-affinity (core/v1 PodAffinityTerm): which pods, and in which domain.
 
     They are the pods with labels for which all of ``selector`` hold, in one of ``namespaces``, or in a namespace for
     whose labels all of ``among`` hold (None selects none). A domain is the nodes with the same value of the label
@@ -82,6 +82,10 @@ class SpreadRule:
     counts_tainted: bool = True
 
 
+ALONE = "nodes without another such pod (required podAntiAffinity)"
+"""What a pod lacks that may not share a node with its like."""
+
+
 class HostPort(NamedTuple):
     """A port that the pod takes on the node itself. It is a tuple, because tuples are hashed and compared fast.
 
@@ -96,11 +100,7 @@ class HostPort(NamedTuple):
     @property
     def text(self) -> str:
         """What a node lacks on which it is taken."""
-        return (
-            f"host port {self.port}"
-            if self.port
-            else "nodes without another such pod (required podAntiAffinity)"
-        )
+        return f"host port {self.port}" if self.port else ALONE
 
 
 def alone_on_node(term: PodTerm) -> HostPort:
@@ -157,9 +157,10 @@ class Pod:
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
     filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``claim_refs``
     are the resource claims that it names, and ``claims`` what is still to be allocated of them, and of its extended
-    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``apart`` and
-    ``near`` are the terms of its required anti-affinity and affinity, ``spread`` the constraints by which it must spread. ``features`` are what its node has to declare (`Node.features`).
-    ``preempts`` is false where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
+    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``apart``
+    and ``near`` are the terms of its required anti-affinity and affinity, ``spread`` the constraints by which it must
+    spread. ``features`` are what its node has to declare (`Node.features`). ``preempts`` is false where its
+    preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of

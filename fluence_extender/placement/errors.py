@@ -32,7 +32,11 @@ class NoPlace(Exception):
     """
 
     def __init__(
-        self, groups: Sequence[Group], fallback: str | None = None, devices: Reason | None = None, ruled: int | None = None
+        self,
+        groups: Sequence[Group],
+        fallback: str | None = None,
+        devices: Reason | None = None,
+        ruled: int | None = None,
     ) -> None:
         super().__init__(fallback or "no place")
         self.groups = groups

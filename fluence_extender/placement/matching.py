@@ -217,6 +217,7 @@ class Matching:
             if not kept_by_ports(kinds, kept_apart.selects):
                 return self._ruled_counts(groups, table, rules)
             shapes = [narrowed(shape, rules.allowed(at), table) for at, shape in enumerate(shapes)]
+            groups = [(shape, pods) for shape, (_, pods) in zip(shapes, groups, strict=True)]
         counts: Counts | None = None
         if len(shapes) == 1 and shapes[0].free:
             (shape,) = shapes

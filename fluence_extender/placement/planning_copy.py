@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
 from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.device_use import DeviceUse
+from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
@@ -34,12 +35,12 @@ class PlanningCopy:
         self.free = CopiedCapacity(tables[0])
         self.whole = CopiedCapacity(tables[1])
         self.graph = rules.graph
-        self.kept_apart = rules.kept_apart
         self.allocations: dict[str, PodUse] = dict(holders)
         self.within: Collection[str] | None = None
         self._rules = rules
         self._removed: set[str] = set()
-        self._placed: set[str] = set()
+        self._placed: dict[str, tuple[Pod, str]] = {}
+        self._kept_apart: KeptApart | None = None
         self._all_known: tuple[str, ...] = ()
         self._rooms: DeviceRooms | None = None
 
@@ -81,6 +82,16 @@ class PlanningCopy:
         self._rooms.without(self._removed)
         return self._rooms
 
+    @property
+    def kept_apart(self) -> KeptApart:
+        """The rules of pods about others, with the pods of this copy only; copied once it is needed."""
+        if self._kept_apart is None:
+            self._kept_apart = self._rules.kept_apart.copy()
+            for pod, node in self._placed.values():
+                self._kept_apart.put(pod, node, bound=False)
+        self._kept_apart.without(self._removed)
+        return self._kept_apart
+
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Allocate places. The pods then wait for the devices that they claim."""
         uses: list[PodUse] = []
@@ -89,7 +100,10 @@ class PlanningCopy:
             if pod.claims:
                 self.device_rooms.put(pod.uid, assignment.node, pod.claims)
         self.allocations.update((use.uid, use) for use in uses)
-        self._placed.update(use.uid for use in uses)
+        for pod, assignment in places:
+            self._placed[pod.uid] = pod, assignment.node
+            if self._kept_apart is not None:
+                self._kept_apart.put(pod, assignment.node, bound=False)
         self.free.add_all_free([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
     def undo(self, uids: Iterable[str]) -> None:
@@ -99,7 +113,9 @@ class PlanningCopy:
             if self._rooms is not None:
                 self._rooms.drop(uid)
             if uid in self._placed:
-                self._placed.remove(uid)
+                del self._placed[uid]
+                if self._kept_apart is not None:
+                    self._kept_apart.drop(uid)
                 uses.append(self.allocations.pop(uid))
         self.free.add_all_free([(use.assignment.node, use.requests, use.ports) for use in uses], 1)
 

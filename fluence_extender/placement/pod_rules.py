@@ -142,7 +142,7 @@ class PodRules:
     # Inside.
 
     def _near(self, member: _Member) -> Rows:
-        inside = np.logical_and.reduce([tally.inside for tally in member.near])
+        inside: Rows = np.logical_and.reduce([tally.inside for tally in member.near])
         if member.follows_itself and not _any_counted(member.near):
             return inside
         found: Rows = inside & np.logical_and.reduce([tally.by_row() > 0 for tally in member.near])
@@ -182,7 +182,10 @@ class PodRules:
             found &= np.fromiter((_matches(pod, node) for node in self._nodes), bool, len(self._nodes))
         if not rule.counts_tainted:
             found &= np.fromiter(
-                (not node.taints or untolerated(node.taints, pod.tolerations) is None for node in self._nodes),
+                (
+                    not node.taints or untolerated(node.taints, pod.tolerations) is None
+                    for node in self._nodes
+                ),
                 bool,
                 len(self._nodes),
             )
@@ -204,8 +207,8 @@ class PodRules:
                     member.feeds.append(tally)
             for other, counting in zip(self._members, pods, strict=True):
                 for rule, spread in zip(counting.spread, other.spread, strict=True):
-                    selected = pod.namespace == counting.namespace and rule.selector
-                    if selected and all(holds(one, pod.labels) for one in rule.selector or ()):
+                    in_reach = pod.namespace == counting.namespace
+                    if in_reach and rule.selector and all(holds(one, pod.labels) for one in rule.selector):
                         member.feeds.append(spread.tally)
 
     def _tally(self, key: str, terms: tuple[PodTerm, ...]) -> _Tally:

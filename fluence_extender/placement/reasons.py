@@ -16,7 +16,9 @@ import numpy as np
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible, why_none
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.device_use import DeviceUse
-from fluence_extender.model.pod import Pod
+from fluence_extender.ledger.kept_apart import KeptApart
+from fluence_extender.model.names import HOSTNAME
+from fluence_extender.model.pod import ALONE, Pod
 from fluence_extender.model.quantity import in_binary
 from fluence_extender.model.reason import Reason, ReasonCode, busy, short, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
@@ -24,6 +26,8 @@ from fluence_extender.placement.demand import Group
 from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
 from fluence_extender.placement.errors import NoPlace, SearchBudgetSpent
 from fluence_extender.placement.ledger_port import LedgerPort
+from fluence_extender.placement.pod_rules import PodRules
+from fluence_extender.placement.ruled_search import RuledSearch
 from fluence_extender.placement.search import Shape, capacity, decide, homeless
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 
@@ -81,6 +85,8 @@ class Reasons:
             return never
         free = self._ledger.free.now()
         found = no_place_now(shapes, free)
+        if no.ruled is not None and (found.fitting is None or no.ruled <= found.fitting):
+            return self._ruled_out([one.shape for one in shapes], no)
         if no.devices is not None and all(one.shape.nodes or not one.tie for one in shapes):
             pods = [pod for _, pods in no.groups for pod in pods]
             fitting = part_that_fits([one.shape for one in shapes], free).members
@@ -89,6 +95,23 @@ class Reasons:
         if no.fallback is not None:
             return Reason(ReasonCode.BUSY, f"busy: {no.fallback}")
         return found
+
+    def _ruled_out(self, shapes: Sequence[Shape], no: NoPlace) -> Reason:
+        """Return the reason for members that rules about other pods leave without a place."""
+        pods = [pods[0] for _, pods in no.groups]
+        wanted = sum(shape.count for shape, _ in no.groups)
+        whole, nodes = self._ledger.whole.now(), KeptApart(self._eligibility.nodes)
+        ideal = [
+            replace(shape, nodes=possible, room=shape.room and shape.room.whole)
+            for (shape, _), possible in zip(no.groups, self.possible(no.groups), strict=True)
+        ]
+        search = RuledSearch(ideal, whole, PodRules(pods, whole.names, self._eligibility.nodes, nodes))
+        # What the first members need beside them may still come, and several kinds may fit in an order not tried.
+        never = len(pods) == 1 and all(nodes.counts(term, pods[0]) for term in pods[0].near)
+        if never and search.run() is None:
+            return unsatisfiable(ruled_text(pods, search.placed, wanted), search.placed)
+        fitting = min(no.ruled or 0, wanted - 1)
+        return Reason(ReasonCode.BUSY, f"busy: {ruled_text(pods, fitting, wanted)} now", fitting)
 
     def lacking(self, group: Group, part: Part) -> Reason:
         """Return why equal members wait if only ``part`` of them fits now."""
@@ -172,6 +195,8 @@ def no_place_beside(shapes: Sequence[ShapeNodes], part: Part) -> Reason:
     """Return the reason for a gang of which only ``part`` fits now."""
     wanted = sum(one.shape.count for one in shapes)
     reason = busy(min(part.members, wanted - 1), wanted, part.short_of)
+    if part.short_of == (ALONE,) and len(shapes) == 1:
+        reason = replace(reason, text=f"busy: {different_nodes(part.members, wanted)} now")
     return replace(reason, text=f"{reason.text}{_refused(_passing_refusals(shapes))}")
 
 
@@ -201,7 +226,29 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
     wanted = sum(shape.count for shape in ideal)
     members = f"{'at least ' if part.cut_short else ''}{part.members} of {wanted} members"
     fit = f"{members} would fit if nothing else ran{short(part.short_of)}"
+    if part.short_of == (ALONE,) and len(shapes) == 1:
+        fit = different_nodes(part.members, wanted)
     return unsatisfiable(f"{fit}{_left_over(ideal, part)}", part.members, part.short_of)
+
+
+def different_nodes(fitting: int, wanted: int, key: str = HOSTNAME) -> str:
+    """Return the sentence for members of which each needs a node, or another domain, of its own."""
+    domains = "nodes" if key == HOSTNAME else f"values of {key}"
+    take = "takes" if fitting == 1 else "take"
+    return f"needs {wanted} different {domains} (required podAntiAffinity), {fitting or 'none'} {take} it"
+
+
+def ruled_text(pods: Sequence[Pod], fitting: int, wanted: int) -> str:
+    """Return in words that the rules of ``pods``, one of each kind, let only some members fit."""
+    (first, *others) = pods
+    if not others and len(first.apart) == 1 and not first.near and not first.spread:
+        return different_nodes(fitting, wanted, first.apart[0].key)
+    rules = [
+        *(f"required podAffinity by {term.key}" for pod in pods for term in pod.near),
+        *(f"required podAntiAffinity by {term.key}" for pod in pods for term in pod.apart),
+        *(f"DoNotSchedule spread over {rule.key}" for pod in pods for rule in pod.spread),
+    ]
+    return f"the {_listed([*dict.fromkeys(rules)], ' and ')} lets {fitting} of {wanted} members fit"
 
 
 def _members(one: ShapeNodes, shapes: Sequence[ShapeNodes]) -> str:

@@ -149,7 +149,7 @@ class _Placing:
                 self._fitting[other][row] = self._fits(other, row)
 
     def _fits_at_first(self, index: int) -> Rows:
-        found = np.zeros(len(self._problem.table.free), dtype=bool)
+        found = np.zeros(len(self._problem.table.names), dtype=bool)
         found[self._problem.rows[index]] = self._problem.capacity(index, self._free, self._taken) > 0
         return found
 

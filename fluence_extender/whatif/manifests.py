@@ -284,7 +284,7 @@ def requested_gangs(
     for template, trial in zip(question.templates, trials, strict=True):
         with reading(template.owner):
             made = list(_pods(template, trial, len(pods), space))
-            for text in (*trial.notes, *unjudged(trial.added["spec"], made[0])):
+            for text in (*trial.notes, *unjudged(trial.added["spec"])):
                 remarks.add_text(text, template.owner)
             pods.extend(made)
             if trial.refusal:

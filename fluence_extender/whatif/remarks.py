@@ -97,21 +97,8 @@ def _keys(value: object) -> list[str]:
     return [str(key) for key in value] if isinstance(value, dict) else []
 
 
-def unjudged(spec: Mapping[str, Any], pod: Pod) -> Iterator[str]:
+def unjudged(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield what kube-scheduler will judge about a pod that a simulation doesn't."""
-    affinity = spec.get("affinity") or {}
-    terms = {
-        kind: len((affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ())
-        for kind in ("podAffinity", "podAntiAffinity")
-    }
-    # Those that keep equal pods off each other's nodes are planned.
-    terms["podAntiAffinity"] -= sum(1 for one in pod.host_ports if not one.port)
-    among = [kind for kind, count in terms.items() if count]
-    if among:
-        yield f"its required {' and '.join(among)} isn't simulated: kube-scheduler may refuse these nodes"
-    spread = spec.get("topologySpreadConstraints") or ()
-    if any(one.get("whenUnsatisfiable") == "DoNotSchedule" for one in spread):
-        yield "its topologySpreadConstraints aren't simulated: kube-scheduler may refuse these nodes"
     if any("persistentVolumeClaim" in one or "ephemeral" in one for one in spec.get("volumes") or ()):
         yield "where its persistent volumes can be used isn't simulated: kube-scheduler may refuse these nodes"
 

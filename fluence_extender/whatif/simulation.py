@@ -187,7 +187,9 @@ class Simulation:
             self._in_vain_at = state
         if self._reduced < MOST_REDUCED or gang.has_levels:
             return None
-        if any(pod.devices or pod.ruled or any(key in pod.annotations for key in TOPOLOGY_KEYS) for pod in pods):
+        if any(
+            pod.devices or pod.ruled or any(key in pod.annotations for key in TOPOLOGY_KEYS) for pod in pods
+        ):
             return None
         kept_from = self._ledger.kept_apart.nodes
         shapes = Counter((shape_key(Demand(pod, kept_from(pod))), pod.priority, pod.preempts) for pod in pods)

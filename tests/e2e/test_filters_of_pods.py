@@ -108,7 +108,11 @@ def pod(dice: random.Random, name: str, ruled: float) -> Json:
 
 def node(dice: random.Random, name: str) -> Json:
     """A node, some without some labels."""
-    labels = {"zone": f"z{dice.randint(0, 2)}", "rack": f"r{dice.randint(0, 3)}", "kubernetes.io/hostname": name}
+    labels = {
+        "zone": f"z{dice.randint(0, 2)}",
+        "rack": f"r{dice.randint(0, 3)}",
+        "kubernetes.io/hostname": name,
+    }
     labels["disk"] = dice.choice(("fast", "slow"))
     for key in KEYS:
         if dice.random() < 0.08:

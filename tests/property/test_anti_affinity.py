@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,7 +81,7 @@ class World:
             case "rename", str(uid), str(new):
                 if uid in self.pods and new not in self.pods:
                     self.pods[new] = self.pods.pop(uid)
-                    kept.rename(uid, replace(pod, uid=new, name=new))
+                    kept.rename(uid, replace(self.pods[new][0], uid=new, name=new))
             case "node", str(name), dict(found):
                 self.nodes[name] = Node(name, labels=found)
                 kept.nodes_changed()

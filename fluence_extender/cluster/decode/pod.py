@@ -30,12 +30,12 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import (
     ENDED,
-    PodTerm,
     ClaimRef,
     HostPort,
     NodeTerm,
     Owner,
     Pod,
+    PodTerm,
     Requirement,
     SpreadRule,
     alone_on_node,
@@ -525,7 +525,9 @@ def _term(term: PodAffinityTerm, meta: Metadata) -> PodTerm:
     assert term.selector is not None, "a term without a selector selects no pods"
     return PodTerm(
         term.topology_key,
-        _merged(term.selector.requirements, meta.labels or {}, term.match_keys or (), term.mismatch_keys or ()),
+        _merged(
+            term.selector.requirements, meta.labels or {}, term.match_keys or (), term.mismatch_keys or ()
+        ),
         tuple(term.namespaces or (() if among is not None else (meta.namespace,))),
         among.requirements if among is not None else None,
     )
@@ -617,5 +619,7 @@ def _apart_from_its_like(spec: PodSpec, meta: Metadata) -> Iterator[HostPort]:
         if term.selector is None or term.namespace_selector is not None or term.topology_key != HOSTNAME:
             continue
         made = _term(term, meta)
-        if meta.namespace in made.namespaces and all(holds(rule, meta.labels or {}) for rule in made.selector):
+        if meta.namespace in made.namespaces and all(
+            holds(rule, meta.labels or {}) for rule in made.selector
+        ):
             yield alone_on_node(made)

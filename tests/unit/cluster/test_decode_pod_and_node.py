@@ -435,6 +435,7 @@ def test_pods_of_one_rule_that_selects_them_share_no_node() -> None:
     expressions = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}
     assert ports_clash(apart(), apart())
     assert ports_clash(apart(), apart(labelSelector=expressions))
+    assert ports_clash(apart(), apart(matchLabelKeys=["label-that-it-lacks"]))
     assert not ports_clash(apart(), apart(namespace="other"))
     assert not ports_clash(apart(), apart(labelSelector={}))
     assert not ports_clash(apart(), (HostPort(8080),))
@@ -448,7 +449,6 @@ def test_pods_of_one_rule_that_selects_them_share_no_node() -> None:
         {"namespaceSelector": {}},
         {"labelSelector": None},
         {"labelSelector": {"matchLabels": {"app": "b"}}},
-        {"matchLabelKeys": ["pod-template-hash"]},
     ],
 )
 def test_rules_that_keep_other_pods_away_are_left_to_kube_scheduler(term: dict[str, Any]) -> None:
