@@ -36,21 +36,12 @@ def take_off_copies(draft: Draft) -> None:
 
 
 def is_filtered(pod: Json) -> bool:
-    """Return whether kube-scheduler's filters have to judge the pod, because more than its node decides."""
+    """Return whether kube-scheduler's filters have to judge the pod, because the service can't."""
     meta, spec = pod["metadata"], pod["spec"]
-    affinity = spec.get("affinity") or {}
     return (
         any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ())
         or any(len(one or ()) > MOST_LOOKED_AT for one in _looked_at(meta, spec))
         or any(NODE_VOLUMES.isdisjoint(_sources(one)) for one in spec.get("volumes") or ())
-        or any(
-            (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-            for kind in ("podAffinity", "podAntiAffinity")
-        )
-        or any(
-            one.get("whenUnsatisfiable") != "ScheduleAnyway"
-            for one in spec.get("topologySpreadConstraints") or ()
-        )
         or bool(spec.get("resourceClaims"))
     )
 
@@ -63,7 +54,6 @@ def containers_of(spec: Json) -> tuple[Json, ...]:
 def _looked_at(meta: Json, spec: Json) -> Iterator[Sized | None]:
     yield meta.get("annotations")
     yield spec.get("volumes")
-    yield spec.get("topologySpreadConstraints")
     yield containers_of(spec)
 
 

@@ -72,8 +72,13 @@ class PlacedPods:
             if len(self._counts) >= MOST_COUNTED:
                 self._counts.clear()
             found = self._counts[key] = Counter()
+            # One comparison rules out most pods.
+            rules = (rule for term in terms for rule in term.selector if rule.operator == "In")
+            first = next(rules, None)
             for pods in self._candidates(terms):
                 for pod, node in pods.values():
+                    if first is not None and pod.labels.get(first.key) not in first.values:
+                        continue
                     if self._counted(key, pod):
                         found[node] += 1
         return found

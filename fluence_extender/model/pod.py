@@ -155,7 +155,7 @@ class Pod:
 
     Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
-    filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``claim_refs``
+    filters look at volumes or resource claims. ``claim_refs``
     are the resource claims that it names, and ``claims`` what is still to be allocated of them, and of its extended
     resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``apart``
     and ``near`` are the terms of its required anti-affinity and affinity, ``spread`` the constraints by which it must
@@ -248,7 +248,7 @@ class Pod:
 
     @property
     def direct(self) -> bool:
-        """Whether the service binds it itself, because its node alone decides whether it may run there."""
+        """Whether the service binds it itself, because it knows all that decides where the pod may run."""
         return self.scheduler == DIRECT_SCHEDULER_NAME
 
     @property

@@ -112,9 +112,9 @@ def _selectors(demands: Sequence[Demand]) -> list[tuple[Requirement, ...]]:
 
 
 NOT_DIRECT = (
-    f"it names scheduler {DIRECT_SCHEDULER_NAME}, whose pods kube-scheduler's filters don't judge, but more than its "
-    "node decides where it may run (volumes with claims, required affinity among pods, DoNotSchedule spread or "
-    f"resource claims): create it anew with schedulerName: {SCHEDULER_NAME}"
+    f"it names scheduler {DIRECT_SCHEDULER_NAME}, whose pods kube-scheduler's filters don't judge, but its volumes "
+    f"with claims or its resource claims decide, too, where it may run: create it anew with schedulerName: "
+    f"{SCHEDULER_NAME}"
 )
 """Why a pod isn't placed that names the scheduler of direct pods, and should be a filtered one."""
 

@@ -116,6 +116,11 @@ class PodRules:
             found &= spread.allowed()
         return found
 
+    @property
+    def simple(self) -> bool:
+        """Whether no other choice of nodes lets more members fit: they are alike, and their rules are about one label."""
+        return len(self._members) == 1 and len(self._codes) == 1
+
     def begins(self, kind: int) -> bool:
         """Return whether the next member of a kind is the first of those that have to be near each other."""
         member = self._members[kind]

@@ -19,7 +19,7 @@ from fluence_extender.placement.pod_rules import PodRules, Rows
 from fluence_extender.placement.search import Counts, Problem, Shape, weights
 from fluence_extender.queueing.freed_slots import slots_by_row
 
-CELLS = 4_000_000
+CELLS = 1_000_000
 """The most work of a search, in nodes times members. It takes about a tenth of a second."""
 
 FEWEST_RUNS, MOST_RUNS = 2, 64
@@ -42,7 +42,7 @@ class RuledSearch:
         self._order = sorted(range(len(shapes)), key=lambda at: (len(shapes[at].nodes), -heavy[at]))
         self._wanted = sum(shape.count for shape in shapes)
         cells = max(self._wanted * len(table.names), 1)
-        self._runs = min(max(CELLS // cells, FEWEST_RUNS), MOST_RUNS)
+        self._runs = 1 if rules.simple else min(max(CELLS // cells, FEWEST_RUNS), MOST_RUNS)
         self.counts: Counts = [{} for _ in shapes]
         self.placed = 0
         self._chose = False

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import PodTerm, HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, PodTerm, QuotaCharge, Requirement
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.seal import Seal
 from fluence_extender.model.taints import Taint, Toleration

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import PodTerm, Pod, Requirement
+from fluence_extender.model.pod import Pod, PodTerm, Requirement
 from fluence_extender.model.selectors import holds
 
 NAMES = [f"n{number}" for number in range(5)]

@@ -313,9 +313,12 @@ def decode_pod(raw: bytes) -> Pod:
     tolerations, (node_selector, contradiction) = spec.get("tolerations") or (), _node_selector(spec)
     affinity, host_ports = _node_affinity(spec.get("affinity")), _host_ports(spec, meta)
     near = _pod_affinity(spec, meta.namespace)
-    rules = len(tolerations) + len(node_selector) + sum(map(len, near))
+    terms, spread = _terms(spec, meta, "near"), _spread(spec, meta.labels or {})
+    apart = _terms(spec, meta, "apart")
+    rules = len(tolerations) + len(node_selector) + _rules_about_pods((*terms, *apart, *spread))
     if excess := _excess(rules, affinity, host_ports, annotations):
-        tolerations, node_selector, affinity, near, problem = (), {}, None, (), problem or excess
+        tolerations, node_selector, affinity, problem = (), {}, None, problem or excess
+        near, terms, spread = (), (), ()
     refusal, since = _condition(status, UNSCHEDULABLE)
     asks = refusal.startswith(ASKS_FOR_NODES)
     gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
@@ -356,9 +359,9 @@ def decode_pod(raw: bytes) -> Pod:
         duration=stated_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
         interdependent=is_interdependent(spec),
         pod_affinity=near,
-        apart=_terms(spec, meta, "apart"),
-        near=_terms(spec, meta, "near"),
-        spread=_spread(spec, meta.labels or {}),
+        apart=apart,
+        near=terms,
+        spread=spread,
         features=_features(spec),
         claim_refs=_claim_refs(spec, status) if spec.get("resourceClaims") else (),
         size=len(raw),
@@ -486,15 +489,9 @@ def _excess(
 
 
 def is_interdependent(spec: PodSpec) -> bool:
-    """Return whether kube-scheduler's filters for this pod read other pods, volumes or resource claims."""
-    affinity = spec.get("affinity")
-    between_pods = (affinity.near, affinity.apart) if affinity is not None else ()
-    spread = spec.get("topologySpreadConstraints") or ()
-    return (
-        any(one is not None and one.required for one in between_pods)
-        or any(one.when != SCHEDULE_ANYWAY for one in spread)
-        or any(kind is not None for volume in spec.get("volumes") or () for kind in volume.values())
-        or bool(spec.get("resourceClaims"))
+    """Return whether kube-scheduler's filters for this pod read volumes or resource claims."""
+    return any(kind is not None for volume in spec.get("volumes") or () for kind in volume.values()) or bool(
+        spec.get("resourceClaims")
     )
 
 
@@ -518,6 +515,14 @@ def _terms(spec: PodSpec, meta: Metadata, kind: Literal["near", "apart"]) -> tup
         elif kind == "near":
             found.append(PodTerm(term.topology_key))
     return tuple(found)
+
+
+def _rules_about_pods(rules: Iterable[PodTerm | SpreadRule]) -> int:
+    """Return the number of expressions in rules about other pods; a rule without any counts as one."""
+    return sum(
+        max(len(rule.selector or ()) + len((isinstance(rule, PodTerm) and rule.among) or ()), 1)
+        for rule in rules
+    )
 
 
 def _term(term: PodAffinityTerm, meta: Metadata) -> PodTerm:

@@ -384,7 +384,7 @@ class Gang:
         if its text stays the same. Such members pass together only while they wait together.
         """
         refused = (one.pod for one in self.pending() if one.pod.refusal)
-        doubted = any(pod.interdependent or pod.host_ports for pod in refused)
+        doubted = any(pod.interdependent or pod.ruled or pod.host_ports for pod in refused)
         self.gathering = Barrier(doubted=True) if doubted else None
 
     def gathered(self, arrived: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
-from fluence_extender.model.pod import PodTerm, HostPort, NodeTerm, Owner, Requirement
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, PodTerm, Requirement
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Taint, Toleration
 
@@ -222,11 +222,11 @@ def test_features_that_a_node_must_declare_follow_from_the_pod(
     ("spec", "interdependent"),
     [
         ({}, False),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host"}]}}}, True),
-        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "host"}]}}}, True),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host"}]}}}, False),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "host"}]}}}, False),
         ({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, False),
         ({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}, False),
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, True),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, False),
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
         ({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}]}, False),
         ({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}]}, True),
@@ -236,7 +236,7 @@ def test_features_that_a_node_must_declare_follow_from_the_pod(
         ({"resourceClaims": [{"name": "gpu"}]}, True),
     ],
 )
-def test_pod_is_interdependent_if_filters_read_more_than_its_node(
+def test_pod_is_interdependent_if_filters_read_volumes_or_claims(
     spec: dict[str, Any], interdependent: bool
 ) -> None:
     raw = {"metadata": {"name": "p"}, "spec": {"containers": [], **spec}}

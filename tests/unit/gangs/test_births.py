@@ -14,7 +14,7 @@ from fluence_extender.gangs.lifecycle import births, foreseen_allowance
 from fluence_extender.gangs.membership.foreseen import JobPods, shape
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE, QUEUE_LABEL
-from fluence_extender.model.pod import PodTerm, HostPort, Pod
+from fluence_extender.model.pod import HostPort, Pod, PodTerm
 from fluence_extender.model.queue import PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job

@@ -7,7 +7,7 @@ from typing import Any
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import PodTerm, Pod, Requirement
+from fluence_extender.model.pod import Pod, PodTerm, Requirement
 from fluence_extender.model.queue import Namespace
 from tests.core.values import asks, node
 from tests.core.world import World

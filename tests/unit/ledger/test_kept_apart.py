@@ -6,7 +6,7 @@ from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import PodTerm, Pod, Requirement
+from fluence_extender.model.pod import Pod, PodTerm, Requirement
 from tests.core.values import node, pod
 from tests.unit.ledger.conftest import MakeLedger
 

@@ -39,9 +39,7 @@ def members(count: int, cpu: int = 1000, app: str = "a", **rules: Any) -> list[P
 
 
 def racks(nodes: int, zones: int = 1, cpu: int = 4000) -> list[Node]:
-    return [
-        node(f"n{at}", cpu, labels={HOSTNAME: f"n{at}", ZONE: f"z{at % zones}"}) for at in range(nodes)
-    ]
+    return [node(f"n{at}", cpu, labels={HOSTNAME: f"n{at}", ZONE: f"z{at % zones}"}) for at in range(nodes)]
 
 
 def placed(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> Counter[str]:
