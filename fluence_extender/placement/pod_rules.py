@@ -118,7 +118,7 @@ class PodRules:
 
     @property
     def simple(self) -> bool:
-        """Whether no other choice of nodes lets more members fit: they are alike, and their rules are about one label."""
+        """Whether no other choice lets more members fit: they are alike, and their rules are about one label."""
         return len(self._members) == 1 and len(self._codes) == 1
 
     def begins(self, kind: int) -> bool:

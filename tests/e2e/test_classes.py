@@ -154,11 +154,11 @@ def test_pod_is_filtered_for_what_others_add_after_us(
         meta = {"labels": {"added": name}, **({"ownerReferences": [CONTROLLED]} if controlled else {})}
         return tried(namespace, pod(meta))
 
-    term = "[dyn({'topologyKey': dyn('zone'), 'labelSelector': dyn({'matchLabels': {'a': 'b'}})})]"
-    affinity = f"{{'podAffinity': dyn({{'{REQUIRED}': dyn({term})}})}}"
-    with added(namespace.api, "/spec/affinity", affinity):
+    with added(namespace.api, "/spec/resourceClaims", "[{'name': 'gpu', 'resourceClaimName': 'gpu'}]"):
         # A policy counts a moment after it was created.
-        wait_for(lambda: all("affinity" in stored(name)["spec"] for name in ADDED_BY), what="them to count")
+        wait_for(
+            lambda: all("resourceClaims" in stored(name)["spec"] for name in ADDED_BY), what="them to count"
+        )
         for name in ADDED_BY:
             found = stored(name)
             assert (scheduler_of(found), gates_of(found)) == (SCHEDULER_NAME, [GATE]), name
@@ -207,10 +207,7 @@ def test_direct_pods_are_bound_by_us_and_filtered_ones_after_kube_scheduler(
     namespace.create(indexed_job("ranks", ours("x", cpu="1"), 4), ours("alone", cpu="1"))
     assert all(node_of(one) for one in namespace.wait_until_bound(5))
     assert asked("bind", "bound") == before
-    affinity = {
-        "podAffinity": {REQUIRED: [{**NEAR, "labelSelector": {"matchLabels": {GROUP_LABEL: "loose"}}}]}
-    }
-    namespace.create(*gang("loose", 2, cpu="1", affinity=affinity))
+    namespace.create(*gang("loose", 2, cpu="1", filtered=True))
     for one in [one for one in namespace.wait_until_bound(7) if one["metadata"]["name"].startswith("loose")]:
         assert scheduler_of(one) == SCHEDULER_NAME
         assert ALLOCATION_ANNOTATION in annotations_of(one)
@@ -255,6 +252,7 @@ def test_direct_member_that_a_filtered_one_has_to_be_near_is_bound_before_it(
     members = gang("near", 3, cpu="1")
     term = {**NEAR, "labelSelector": {"matchLabels": {"role": "leader"}}}
     members[0]["spec"]["affinity"] = {"podAffinity": {REQUIRED: [term]}}
+    members[0]["spec"]["schedulingGates"] = [{"name": GATE}]
     members[1]["metadata"]["labels"]["role"] = "leader"
     namespace.create(*members)
     bound = {one["metadata"]["name"]: one for one in namespace.wait_until_bound(3)}

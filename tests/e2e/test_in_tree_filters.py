@@ -1,10 +1,10 @@
-"""What kube-scheduler's own filters judge: anti-affinity and spread between members. A gang gets there, or says why."""
+"""Rules among members, anti-affinity and spread: a gang is bound by the first plan, or holds nothing and says why."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GROUP_LABEL
 from tests.e2e.harness import Manifest, Namespace, node_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
@@ -53,8 +53,7 @@ def test_gang_for_which_there_are_too_few_nodes_holds_nothing_and_says_so(
 ) -> None:
     own_nodes(2, cpu="4")
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart")))
-    short = "short of nodes without another such pod (required podAntiAffinity)"
-    told = f"unsatisfiable: 2 of 3 members would fit if nothing else ran, {short}"
+    told = "unsatisfiable: needs 3 different nodes (required podAntiAffinity), 2 take it"
     fluence.wait_for_reason(namespace.name, "apart", told)
     assert not fluence.allocations(namespace.name)
 
@@ -65,8 +64,35 @@ def test_members_for_which_there_are_too_few_zones_say_so_and_bind_nobody(
     for label in ("a", "b"):
         own_nodes(1, prefix=label, cpu="4", labels={ZONE: label})
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart", ZONE)))
-    told = "kube-scheduler's own filters refused a member"
-    found = fluence.wait_for_reason(namespace.name, "apart", told, timeout=180)
-    assert "InterPodAffinity on " in found["reason"]
+    told = f"unsatisfiable: needs 3 different values of {ZONE} (required podAntiAffinity), 2 take it"
+    fluence.wait_for_reason(namespace.name, "apart", told)
     assert not fluence.allocations(namespace.name)
     assert not [one for one in namespace.pods() if node_of(one)]
+
+
+def test_one_member_a_node_waits_for_as_many_nodes_and_is_bound_by_the_first_plan(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    names = own_nodes(6, cpu="4")
+    namespace.create(*gang("brokers", 7, cpu="1", affinity=apart("brokers")))
+    told = "unsatisfiable: needs 7 different nodes (required podAntiAffinity), 6 take it"
+    fluence.wait_for_reason(namespace.name, "brokers", told)
+    assert not fluence.allocations(namespace.name)
+    assert not [one for one in namespace.pods() if node_of(one)]
+    names += own_nodes(1, prefix="late", cpu="4")
+    pods = namespace.wait_until_bound(7)
+    assert {node_of(one) for one in pods} == set(names)
+    assert {one["spec"]["schedulerName"] for one in pods} == {DIRECT_SCHEDULER_NAME}
+
+
+def test_members_that_have_to_be_near_each_other_are_bound_in_one_zone(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    small = own_nodes(1, prefix="a", cpu="2", labels={ZONE: "a"})
+    large = own_nodes(2, prefix="b", cpu="2", labels={ZONE: "b"})
+    term = {"labelSelector": {"matchLabels": {GROUP_LABEL: "near"}}, "topologyKey": ZONE}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    namespace.create(*gang("near", 3, cpu="1", affinity=affinity))
+    pods = namespace.wait_until_bound(3)
+    assert {node_of(one) for one in pods} == set(large)
+    assert not {node_of(one) for one in pods} & set(small)

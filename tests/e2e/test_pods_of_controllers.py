@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME
 from tests.e2e.births import ranks
-from tests.e2e.harness import Manifest, Namespace, job, node_of
+from tests.e2e.harness import Namespace, job, node_of
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
@@ -15,12 +15,6 @@ PRESENT = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "E
 FAST = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST = "kubernetes.io/hostname"
-
-
-def apart(name: str) -> Manifest:
-    """Required anti-affinity of pods with this name, by which kube-scheduler's filters judge them."""
-    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": HOST}
-    return {"podAntiAffinity": {REQUIRED: [term]}}
 
 
 def test_pods_of_a_job_are_bound_without_any_other_write_of_a_scheduler(
@@ -52,8 +46,7 @@ def test_pod_whose_planned_node_is_cordoned_goes_to_another_and_is_not_replaced(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
 ) -> None:
     (gone,) = own_nodes(1, cpu="2")
-    template = ours("x", cpu="1", labels={"app": "web"})
-    template["spec"]["affinity"] = apart("web")
+    template = ours("x", filtered=True, cpu="1", labels={"app": "web"})
     with installation.scheduler_stopped():
         namespace.create(deployment("web", template, 1))
         (first,) = namespace.wait_for_pods(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULER_NAME
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULER_NAME
 from tests.e2e.harness import Manifest, job, pod
 from tests.localcluster.recipe import release
 
@@ -28,12 +28,7 @@ def ours(name: str, *, filtered: bool = False, **shape: Any) -> Manifest:
     """A pod of our scheduler; see `pod`. If ``filtered``, kube-scheduler's filters judge it, and find nothing."""
     manifest = pod(name, scheduler=SCHEDULER_NAME, **shape)
     if filtered:
-        nobody = {
-            "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {"app": "nobody"}},
-        }
-        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [nobody]}
-        manifest["spec"].setdefault("affinity", {})["podAntiAffinity"] = apart
+        manifest["spec"].setdefault("schedulingGates", []).append({"name": GATE})
     return manifest
 
 
