@@ -79,13 +79,14 @@ class KeptApart:
 
     # Observations.
 
-    def put(self, pod: Pod, node: str, bound: bool) -> None:
-        """Record that a pod has a node, or is planned there."""
-        self.placed.put(pod, node)
+    def put(self, pod: Pod, node: str, bound: bool) -> bool:
+        """Record that a pod has a node, or is planned there; return whether a rule about other pods counts it."""
+        counted = self.placed.put(pod, node)
         if pod.apart or pod.uid in self._holders:
             self._drop_holder(pod.uid)
             if pod.apart:
                 self._put(pod.uid, _Holder(pod.namespace, pod.name, node, pod.apart, bound))
+        return counted
 
     def without(self, uids: Set[str]) -> None:
         """Leave exactly these pods out, until they are named no more."""

@@ -238,7 +238,8 @@ class Ledger:
                 continue
             self.drop_foreign(pod.uid)
             self._foreign[pod.uid] = pod.node
-            self.kept_apart.put(pod, pod.node, bound=True)
+            if self.kept_apart.put(pod, pod.node, bound=True):
+                self.changed()
             self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
             touched[pod.node] = None
         for name in touched:
@@ -367,6 +368,8 @@ class Ledger:
             self._allocations[uid] = replace(held, strength=strength)
             if strength is Strength.BOUND:
                 self.kept_apart.has_bound(uid)
+                if self.kept_apart.placed.counted(uid):
+                    self.changed()
 
     def release(self, uid: str) -> None:
         """Free what a pod holds; nothing happens when it holds nothing."""
@@ -405,7 +408,9 @@ class Ledger:
         use = self._present_device_use() if assignment.devices else None
         self._allocations[pod.uid] = held
         self._rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
-        self.kept_apart.put(pod, assignment.node, strength is Strength.BOUND)
+        counted = self.kept_apart.put(pod, assignment.node, strength is Strength.BOUND)
+        if counted and strength is Strength.BOUND:
+            self.changed()
         if use is not None:
             self._device_holders.add(pod.uid)
             use.add(assignment.devices)

@@ -53,6 +53,11 @@ class PlacedPods:
         self._by_namespace.setdefault(pod.namespace, {})[pod.uid] = pod, node
         return bool(self._add(pod, node, 1))
 
+    def counted(self, uid: str) -> bool:
+        """Return whether some rule counts the pod."""
+        known = self.of(uid)
+        return known is not None and any(self._counted(key, known[0]) for key in self._counts)
+
     def drop(self, uid: str) -> None:
         """Forget a pod."""
         namespace = self._namespaces.pop(uid, None)

@@ -94,10 +94,8 @@ class PodRules:
         self._kept_apart = kept_apart
         self._codes: dict[str, tuple[NDArray[np.intp], int]] = {}
         self._tallies: dict[tuple[str, tuple[PodTerm, ...]], _Tally] = {}
-        self._held: dict[PodTerm, _Tally] = {}
-        self._initial: list[NDArray[np.int64]] = []
+        self._spreads: dict[tuple[str, tuple[SpreadRule, ...], SpreadRule, object], tuple[_Tally, Rows]] = {}
         self._members = [self._member(pod) for pod in pods]
-        self._every: list[_Tally] = []
         self._connect(pods)
         self._every = list({id(one): one for member in self._members for one in _tallies(member)}.values())
         self._initial = [tally.counts.copy() for tally in self._every]
@@ -167,18 +165,27 @@ class PodRules:
         return member
 
     def _add_spread(self, member: _Member, pod: Pod) -> None:
-        labelled = np.logical_and.reduce(
-            [self._coded(rule.key)[0] < self._coded(rule.key)[1] for rule in pod.spread]
-        )
+        fitting = tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations
         for rule in pod.spread:
-            counted: Rows = labelled & self._fit(pod, rule)
-            tally = _Tally(*self._coded(rule.key), counted)
-            # Source: countPodsMatchSelector. An empty selector counts no pods, but it selects the pod itself.
-            if rule.selector:
-                terms = (PodTerm(rule.key, rule.selector, (pod.namespace,)),)
-                self._count(tally, self._kept_apart.placed.counts(terms, living=True))
+            key = pod.namespace, pod.spread, rule, fitting
+            if key not in self._spreads:
+                self._spreads[key] = self._spread_tally(pod, rule)
+            tally, counted = self._spreads[key]
             itself = rule.selector is not None and all(holds(one, pod.labels) for one in rule.selector)
             member.spread.append(_Spread(rule, tally, counted, itself))
+
+    def _spread_tally(self, pod: Pod, rule: SpreadRule) -> tuple[_Tally, Rows]:
+        """Return how many pods a constraint counts in each domain, and the rows of the nodes that count for it."""
+        counted = self._fit(pod, rule)
+        for one in pod.spread:
+            codes, domains = self._coded(one.key)
+            counted &= codes < domains
+        tally = _Tally(*self._coded(rule.key), counted)
+        # Source: countPodsMatchSelector. An empty selector counts no pods, but it selects the pod itself.
+        if rule.selector:
+            terms = (PodTerm(rule.key, rule.selector, (pod.namespace,)),)
+            self._count(tally, self._kept_apart.placed.counts(terms, living=True))
+        return tally, counted
 
     def _fit(self, pod: Pod, rule: SpreadRule) -> Rows:
         """Return the rows of nodes that count for a constraint."""
@@ -199,22 +206,25 @@ class PodRules:
     def _connect(self, pods: Sequence[Pod]) -> None:
         """Say for each kind of members in which tallies it counts once it is placed."""
         selects, counts = self._kept_apart.selects, self._kept_apart.counts
-        for at, pod in enumerate(pods):
-            member = self._members[at]
-            for term in dict.fromkeys(pod.apart):
-                held = self._held.setdefault(term, _Tally(*self._coded(term.key)))
-                member.feeds.append(held)
-                for other, selected in zip(self._members, pods, strict=True):
-                    if selects(term, selected):
-                        other.apart.append(held)
-            for (_, terms), tally in self._tallies.items():
+        for term in dict.fromkeys(term for pod in pods for term in pod.apart):
+            held = _Tally(*self._coded(term.key))
+            for member, pod in zip(self._members, pods, strict=True):
+                if term in pod.apart:
+                    member.feeds.append(held)
+                if selects(term, pod):
+                    member.apart.append(held)
+        for (_, terms), tally in self._tallies.items():
+            for member, pod in zip(self._members, pods, strict=True):
                 if all(counts(term, pod) for term in terms):
                     member.feeds.append(tally)
-            for other, counting in zip(self._members, pods, strict=True):
-                for rule, spread in zip(counting.spread, other.spread, strict=True):
-                    in_reach = pod.namespace == counting.namespace
-                    if in_reach and rule.selector and all(holds(one, pod.labels) for one in rule.selector):
-                        member.feeds.append(spread.tally)
+        for (namespace, _, rule, _), (tally, _) in self._spreads.items():
+            for member, pod in zip(self._members, pods, strict=True):
+                if (
+                    pod.namespace == namespace
+                    and rule.selector
+                    and all(holds(one, pod.labels) for one in rule.selector)
+                ):
+                    member.feeds.append(tally)
 
     def _tally(self, key: str, terms: tuple[PodTerm, ...]) -> _Tally:
         """Return how many pods all of ``terms`` select in each domain of a label."""
