@@ -1,0 +1,129 @@
+"""What is in use in the library's graph is what the accounts say, and only what has changed is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.engine.mirror import Mirror
+from fluence_extender.engine.worker import Placement
+from fluence_extender.graph.containment import Containment
+from fluence_extender.model.assignment import DeviceShare
+from fluence_extender.model.node import Node
+from fluence_extender.model.resources import Resources
+from tests.core.values import GIB, node
+from tests.unit.engine.oracle_worker import OracleWorker
+from tests.unit.engine.rooms import DEVICES, LICENSES, QPU, all_free, graph_of, licenses, qubits, room
+
+NVIDIA, AMD, FPGA = "nvidia.com/gpu", "amd.com/gpu", "example.com/fpga"
+LEAF = {"cpu": "core", "memory": "memory", NVIDIA: "gpu", AMD: "gpu", FPGA: "fpga@example.com"}
+SIZE = {"cpu": 1000, "memory": GIB}
+
+amounts = st.fixed_dictionaries(
+    {
+        "cpu": st.integers(-1500, 4500),
+        "memory": st.sampled_from([-GIB, 0, 1, GIB - 1, GIB, 3 * GIB + 5, 4 * GIB]),
+        NVIDIA: st.integers(-1, 2),
+        AMD: st.integers(0, 2),
+        FPGA: st.integers(0, 2),
+    }
+)
+offers = amounts.map(lambda offer: Resources({kind: max(amount, 0) for kind, amount in offer.items()}))
+clusters = st.lists(offers, min_size=1, max_size=4).map(
+    lambda offered: [Node(f"n{number}", allocatable=offer) for number, offer in enumerate(offered)]
+)
+moments = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(["n0", "n1", "n2", "n3", "later"]), amounts.map(Resources)),
+        st.lists(st.sampled_from([licenses(1), licenses(2), qubits(1), qubits(4)]), max_size=3),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+Jobs = dict[str, dict[str, int]]
+"""Path of a vertex -> what is in use directly below it."""
+
+
+def leaves(amounts: Mapping[str, int]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for kind, amount in amounts.items():
+        counted[LEAF[kind]] = counted.get(LEAF[kind], 0) + max(amount, 0) // SIZE.get(kind, 1)
+    return counted
+
+
+def expected(nodes: list[Node], free: Mapping[str, Resources], shares: list[DeviceShare]) -> Jobs:
+    jobs: Jobs = {}
+    for one in nodes:
+        offered, left = leaves(one.allocatable), leaves(free.get(one.name, {}))
+        used = {kind: offered[kind] - left.get(kind, 0) for kind in offered}
+        jobs[f"/cluster/{one.name}"] = {kind: count for kind, count in used.items() if count > 0}
+    for path, most in ((LICENSES, 3), ("/cluster/fez/qubits", 5)):
+        taken = sum(share.amount for share in shares if share.path == path)
+        jobs[path] = {"license" if path == LICENSES else "qubit": min(taken, most)} if taken else {}
+    return {path: used for path, used in jobs.items() if used}
+
+
+def in_use(held: Mapping[int, Placement], containment: Containment) -> Jobs:
+    """What the jobs hold on the vertices that they are named after."""
+    vertices = {
+        containment.vertex(path).rank: path for path in (*containment.nodes.values(), *containment.devices)
+    }
+    return {vertices[jobid]: dict(granted[vertices[jobid]]) for jobid, granted in held.items()}
+
+
+@given(clusters, moments)
+def test_the_jobs_are_what_the_accounts_say_and_only_differences_are_sent(
+    nodes: list[Node], moments: list[tuple[dict[str, Resources], list[DeviceShare]]]
+) -> None:
+    containment = graph_of(nodes, DEVICES).source().build()
+    worker = OracleWorker(containment)
+    mirror = Mirror(containment, worker)
+    kinds = Resources(dict.fromkeys(LEAF, 1))
+    before: Jobs = {}
+    for free, shares in moments:
+        table = room(free, kinds)
+        calls = len(worker.applied)
+        mirror.follow(table, shares)
+        now = expected(nodes, free, shares)
+        assert in_use(worker.graph.held, containment) == now
+        changed = {path for path in before | now if before.get(path) != now.get(path)}
+        ranks = {path: containment.vertex(path).rank for path in changed}
+        sent = [({ranks[path] for path in changed & before.keys()}, {ranks[p] for p in changed & now.keys()})]
+        assert worker.applied[calls:] == (sent if changed else [])
+        mirror.follow(table, shares)
+        assert len(worker.applied) == calls + bool(changed)
+        before = now
+
+
+def test_uses_are_summed_before_they_are_rounded() -> None:
+    nodes = [node("n0", cpu=4000)]
+    containment = graph_of(nodes).source().build()
+    worker = OracleWorker(containment)
+    free = Resources({**nodes[0].allocatable, "cpu": 4000 - 6 * 150})
+    Mirror(containment, worker).follow(room({"n0": free}, nodes[0].allocatable), ())
+    assert in_use(worker.graph.held, containment) == {"/cluster/n0": {"core": 1}}
+
+
+def test_a_device_that_is_refused_is_held_once_it_is_free() -> None:
+    nodes = [node("n0")]
+    containment = graph_of(nodes, DEVICES).source().build()
+    worker = OracleWorker(containment)
+    mirror = Mirror(containment, worker)
+    table = all_free(nodes)
+    mirror.follow(table, [QPU, qubits(2)])
+    (job,) = worker.graph.held.values()
+    assert "qubit" not in job.get("/cluster/fez/qubits", {})
+    mirror.follow(table, [qubits(2)])
+    assert in_use(worker.graph.held, containment) == {"/cluster/fez/qubits": {"qubit": 2}}
+
+
+def test_a_device_is_known_by_its_place_where_its_node_has_moved_in_the_topology() -> None:
+    nodes = [node("n0")]
+    containment = graph_of(nodes, DEVICES).source().build()
+    worker = OracleWorker(containment)
+    elsewhere = DeviceShare("/cluster/zone=a/n0/solver", "license", 2, "solver")
+    Mirror(containment, worker).follow(all_free(nodes), [elsewhere])
+    assert in_use(worker.graph.held, containment) == {LICENSES: {"license": 2}}
