@@ -28,7 +28,7 @@ if FLUXION.library is not None:
     LOADS["fluxion"] = partial(load_library, policy="lonode")
 
 
-@pytest.fixture(params=LOADS.values(), ids=LOADS.keys())
+@pytest.fixture(params=list(LOADS.values()), ids=list(LOADS))
 def worker(request: pytest.FixtureRequest) -> Iterator[WorkerProcess]:
     made = WorkerProcess(partial(request.param, CONTAINMENT))
     yield made
