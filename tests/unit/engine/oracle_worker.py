@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fluence_extender.engine.errors import EngineError, EngineLost
@@ -13,6 +13,9 @@ from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.jgf import unit_jgf
 from fluxion_ffi import GraphOptions, MatchOp, MatchResult
 from tests.oracle.fake import FakeGraph
+
+Use = dict[str, dict[str, int]]
+"""Path of a node or a device -> the leaves or units in use there."""
 
 
 class OracleGraph(FakeGraph):
@@ -31,21 +34,34 @@ class OracleGraph(FakeGraph):
         super().cancel(jobid, noent_ok)
         self.held.pop(jobid, None)
 
+    def use(self, jobids: Iterable[int]) -> Use:
+        """What jobs hold together."""
+        use: Use = {}
+        for jobid in jobids:
+            for path, amounts in self.held[jobid].items():
+                for kind, amount in amounts.items():
+                    if kind not in ("cluster", "zone", "node"):
+                        below = use.setdefault(path, {})
+                        below[kind] = below.get(kind, 0) + amount
+        return use
+
 
 class OracleWorker:
-    """A worker that records the jobs of each `apply`. ``fails`` is raised by every call."""
+    """A worker that records what each `apply` has cancelled and held. ``fails`` is raised by every call."""
 
     def __init__(self, containment: Containment, policy: str = "lonode") -> None:
         self.graph = OracleGraph(containment, policy)
         self._worker = GraphWorker(self.graph)
-        self.applied: list[tuple[set[int], set[int]]] = []
+        self.applied: list[tuple[Use, Use]] = []
         self.fails: EngineError | None = None
         self.closed = False
 
     def apply(self, cancel: Sequence[int], hold: Sequence[tuple[int, Jobspec]]) -> list[int]:
         self._fail()
-        self.applied.append((set(cancel), {jobid for jobid, _ in hold}))
-        return self._worker.apply(cancel, hold)
+        cancelled = self.graph.use(cancel)
+        refused = self._worker.apply(cancel, hold)
+        self.applied.append((cancelled, self.graph.use({jobid for jobid, _ in hold} - set(refused))))
+        return refused
 
     def match(self, jobspec: Jobspec) -> Placement | None:
         self._fail()

@@ -8,17 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.engine.mirror import Mirror
-from fluence_extender.engine.worker import Placement
-from fluence_extender.graph.containment import Containment
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 from tests.core.values import GIB, node
-from tests.unit.engine.oracle_worker import OracleWorker
+from tests.unit.engine.oracle_worker import OracleWorker, Use
 from tests.unit.engine.rooms import DEVICES, LICENSES, QPU, all_free, graph_of, licenses, qubits, room
 
 NVIDIA, AMD, FPGA = "nvidia.com/gpu", "amd.com/gpu", "example.com/fpga"
 LEAF = {"cpu": "core", "memory": "memory", NVIDIA: "gpu", AMD: "gpu", FPGA: "fpga@example.com"}
+KINDS = Resources(dict.fromkeys(LEAF, 1))
 SIZE = {"cpu": 1000, "memory": GIB}
 
 amounts = st.fixed_dictionaries(
@@ -43,9 +42,6 @@ moments = st.lists(
     max_size=5,
 )
 
-Jobs = dict[str, dict[str, int]]
-"""Path of a vertex -> what is in use directly below it."""
-
 
 def leaves(amounts: Mapping[str, int]) -> dict[str, int]:
     counted: dict[str, int] = {}
@@ -54,24 +50,25 @@ def leaves(amounts: Mapping[str, int]) -> dict[str, int]:
     return counted
 
 
-def expected(nodes: list[Node], free: Mapping[str, Resources], shares: list[DeviceShare]) -> Jobs:
-    jobs: Jobs = {}
+def expected(nodes: list[Node], free: Mapping[str, Resources], shares: list[DeviceShare]) -> Use:
+    use: Use = {}
     for one in nodes:
         offered, left = leaves(one.allocatable), leaves(free.get(one.name, {}))
         used = {kind: offered[kind] - left.get(kind, 0) for kind in offered}
-        jobs[f"/cluster/{one.name}"] = {kind: count for kind, count in used.items() if count > 0}
+        use[f"/cluster/{one.name}"] = {kind: count for kind, count in used.items() if count > 0}
     for path, most in ((LICENSES, 3), ("/cluster/fez/qubits", 5)):
         taken = sum(share.amount for share in shares if share.path == path)
-        jobs[path] = {"license" if path == LICENSES else "qubit": min(taken, most)} if taken else {}
-    return {path: used for path, used in jobs.items() if used}
+        use[path] = {"license" if path == LICENSES else "qubit": min(taken, most)} if taken else {}
+    return {path: used for path, used in use.items() if used}
 
 
-def in_use(held: Mapping[int, Placement], containment: Containment) -> Jobs:
-    """What the jobs hold on the vertices that they are named after."""
-    vertices = {
-        containment.vertex(path).rank: path for path in (*containment.nodes.values(), *containment.devices)
-    }
-    return {vertices[jobid]: dict(granted[vertices[jobid]]) for jobid, granted in held.items()}
+def in_use(worker: OracleWorker) -> Use:
+    return worker.graph.use(worker.graph.held)
+
+
+def grown(path: str, before: Use, now: Use) -> bool:
+    """Whether no less of anything is in use on a node than before."""
+    return all(now.get(path, {}).get(kind, 0) >= amount for kind, amount in before.get(path, {}).items())
 
 
 @given(clusters, moments)
@@ -81,20 +78,22 @@ def test_the_jobs_are_what_the_accounts_say_and_only_differences_are_sent(
     containment = graph_of(nodes, DEVICES).source().build()
     worker = OracleWorker(containment)
     mirror = Mirror(containment, worker)
-    kinds = Resources(dict.fromkeys(LEAF, 1))
-    before: Jobs = {}
+    before: Use = {}
     for free, shares in moments:
-        table = room(free, kinds)
-        calls = len(worker.applied)
+        table = room(free, KINDS)
+        worker.applied.clear()
         mirror.follow(table, shares)
         now = expected(nodes, free, shares)
-        assert in_use(worker.graph.held, containment) == now
+        assert in_use(worker) == now
         changed = {path for path in before | now if before.get(path) != now.get(path)}
-        ranks = {path: containment.vertex(path).rank for path in changed}
-        sent = [({ranks[path] for path in changed & before.keys()}, {ranks[p] for p in changed & now.keys()})]
-        assert worker.applied[calls:] == (sent if changed else [])
+        assert len(worker.applied) == bool(changed)
+        for cancelled, held in worker.applied:
+            assert cancelled.keys() | held.keys() == changed
+            assert not cancelled.keys() & {
+                path for path in containment.nodes.values() if grown(path, before, now)
+            }
         mirror.follow(table, shares)
-        assert len(worker.applied) == calls + bool(changed)
+        assert len(worker.applied) == bool(changed)
         before = now
 
 
@@ -104,7 +103,7 @@ def test_uses_are_summed_before_they_are_rounded() -> None:
     worker = OracleWorker(containment)
     free = Resources({**nodes[0].allocatable, "cpu": 4000 - 6 * 150})
     Mirror(containment, worker).follow(room({"n0": free}, nodes[0].allocatable), ())
-    assert in_use(worker.graph.held, containment) == {"/cluster/n0": {"core": 1}}
+    assert in_use(worker) == {"/cluster/n0": {"core": 1}}
 
 
 def test_a_device_that_is_refused_is_held_once_it_is_free() -> None:
@@ -114,10 +113,10 @@ def test_a_device_that_is_refused_is_held_once_it_is_free() -> None:
     mirror = Mirror(containment, worker)
     table = all_free(nodes)
     mirror.follow(table, [QPU, qubits(2)])
-    (job,) = worker.graph.held.values()
-    assert "qubit" not in job.get("/cluster/fez/qubits", {})
+    assert len(worker.graph.held) == 1
     mirror.follow(table, [qubits(2)])
-    assert in_use(worker.graph.held, containment) == {"/cluster/fez/qubits": {"qubit": 2}}
+    assert in_use(worker) == {"/cluster/fez/qubits": {"qubit": 2}}
+    assert len(worker.graph.held) == 1
 
 
 def test_a_device_is_known_by_its_place_where_its_node_has_moved_in_the_topology() -> None:
@@ -126,4 +125,49 @@ def test_a_device_is_known_by_its_place_where_its_node_has_moved_in_the_topology
     worker = OracleWorker(containment)
     elsewhere = DeviceShare("/cluster/zone=a/n0/solver", "license", 2, "solver")
     Mirror(containment, worker).follow(all_free(nodes), [elsewhere])
-    assert in_use(worker.graph.held, containment) == {LICENSES: {"license": 2}}
+    assert in_use(worker) == {LICENSES: {"license": 2}}
+
+
+def test_what_comes_and_goes_costs_no_more_than_itself() -> None:
+    nodes = [node("n0", cpu=8000)]
+    containment = graph_of(nodes).source().build()
+    worker = OracleWorker(containment)
+    mirror = Mirror(containment, worker)
+
+    def use(cores: int) -> None:
+        mirror.follow(room({"n0": Resources({**nodes[0].allocatable, "cpu": 1000 * (8 - cores)})}, KINDS), ())
+
+    for cores in (5, 7, 8, 7, 5, 3):
+        use(cores)
+    path = "/cluster/n0"
+    assert worker.applied == [
+        ({}, {path: {"core": 5}}),
+        ({}, {path: {"core": 2}}),
+        ({}, {path: {"core": 1}}),
+        ({path: {"core": 1}}, {}),
+        ({path: {"core": 2}}, {}),
+        ({path: {"core": 5}}, {path: {"core": 3}}),
+    ]
+
+
+def test_jobs_are_merged_where_none_has_all_that_goes() -> None:
+    nodes = [node("n0", cpu=4000)]
+    containment = graph_of(nodes).source().build()
+    worker = OracleWorker(containment)
+    mirror = Mirror(containment, worker)
+    for cores in (1, 2, 3, 4, 1):
+        mirror.follow(room({"n0": Resources({**nodes[0].allocatable, "cpu": 1000 * (4 - cores)})}, KINDS), ())
+    assert in_use(worker) == {"/cluster/n0": {"core": 1}}
+    assert len(worker.graph.held) == 1
+
+
+def test_ids_of_jobs_are_used_again() -> None:
+    nodes = [node("n0", cpu=4000)]
+    containment = graph_of(nodes).source().build()
+    worker = OracleWorker(containment)
+    mirror = Mirror(containment, worker)
+    ids: set[int] = set()
+    for cores in (1, 2, 1, 3, 0, 4) * 3:
+        mirror.follow(room({"n0": Resources({**nodes[0].allocatable, "cpu": 1000 * (4 - cores)})}, KINDS), ())
+        ids |= worker.graph.held.keys()
+    assert len(ids) <= 3
