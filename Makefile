@@ -61,8 +61,8 @@ test: controlplane ## All tests, the end-to-end ones on a control plane of their
 # Each part can be run alone.
 nightly: scenarios releases chaos attacks predictions fuzz node-test image-test ## What takes too long for each change: scenarios, releases, chaos, attacks, predictions, fuzz, node-test, image-test; hours
 
-scenarios: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/e2e/test_suspended_submission.py $(ARGS)
+scenarios: with-tests ## At length: 2,000 examples of each law, 50,000 of the oracle beside libreapi_cli, 2,000 Jobs that drain; an hour or more
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/oracle/tests tests/e2e/test_suspended_submission.py $(ARGS)
 
 releases: release-1.36 release-1.37 ## The end-to-end tests on each release of Kubernetes
 
@@ -74,8 +74,7 @@ release-%: with-tests
 demo: install ## The service at work on this machine, on an embedded cluster (ARGS=--keep: until Ctrl-C)
 	$(BIN)/fluence-extender demo $(ARGS)
 
-bench: with-tests ## What matches, restarts and passes of the queue cost
-	$(BIN)/python -m benchmarks.matcher $(ARGS)
+bench: with-tests ## What restarts and passes of the queue cost
 	$(BIN)/python -m benchmarks.restart $(ARGS)
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.queue --costs
@@ -97,8 +96,8 @@ throughput: with-tests ## Pods a second and CPU a pod, beside the stock schedule
 peers: with-tests ## The same work with other gang schedulers, which are built first (hours, on a free machine)
 	$(BIN)/python -m benchmarks.peers $(ARGS)
 
-fuzz: with-tests ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
-	$(BIN)/python -m tests.fuzz $(ARGS)
+fuzz: with-tests ## 100,000 spoiled documents for the oracle (ARGS="--engine fluxion": for libreapi_cli)
+	$(BIN)/python -m tests.oracle.fuzz $(ARGS)
 
 # The packages warn of a new major version of mkdocs, which requirements/ doesn't have.
 docs: export NO_MKDOCS_2_WARNING := 1

@@ -1,7 +1,7 @@
 """Measure how much of a start with libreapi_cli the library takes, and how much the code around it.
 
-It loads the graph and allocates all pods, as the engine's own process does at a start, in one process whose calls into
-the library are timed.
+It loads the graph and holds what the pods use on each node, as the library's own process does at a start, in one
+process whose calls into the library are timed.
 """
 
 from __future__ import annotations
@@ -9,22 +9,21 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import fluxion_ffi
-from fluence_extender.apps.extender.engines import shared_policy
+from fluence_extender.engine.graph_worker import PRUNE_FILTERS, GraphWorker, shared_policy
+from fluence_extender.engine.jobspec import compute_jobspec
 from fluence_extender.graph.cluster_graph import build_containment
-from fluence_extender.graph.jgf import to_jgf
-from fluence_extender.graph.units import COARSE, request_counts
-from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
-from fluence_extender.matcher.fluxion import FluxionMatcher
-from fluence_extender.matcher.port import Hold, MatcherOptions
+from fluence_extender.graph.jgf import unit_jgf
+from fluence_extender.graph.units import request_counts
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 
 GIB = 2**30
-IMPORTS = "import fluence_extender.matcher.worker, fluence_extender.matcher.fluxion"
+IMPORTS = "import fluence_extender.engine.graph_worker"
 
 Made = TypeVar("Made")
 
@@ -57,7 +56,7 @@ def _spent(work: Callable[[], Made], library: TimedLibrary) -> tuple[Made, float
 
 
 def _imports() -> float:
-    """Return the seconds that the imports of the engine's process take, measured in a fresh process."""
+    """Return the seconds that the imports of the library's process take, measured in a fresh process."""
     script = f"import time; began = time.process_time(); {IMPORTS}; print(time.process_time() - began)"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     return float(done.stdout)
@@ -66,34 +65,42 @@ def _imports() -> float:
 def parts(nodes: int, pods: int) -> str:
     """Return a table of the CPU time of a start, on ``nodes`` of 32 cores and 128 GiB with ``pods`` pods."""
     allocatable = Resources({"cpu": 32_000, "memory": 128 * GIB, "pods": 110})
-    there = [Node(f"node-{number}", allocatable=allocatable) for number in range(nodes)]
-    containment = build_containment(there, units=COARSE)
-    document = to_jgf(containment)
-    vertices = len(expanded(document, MOST_WRITTEN)["graph"]["nodes"])
-    options = MatcherOptions(policy=shared_policy("lonode"), prune_filters="ALL:core,ALL:memory,ALL:gpu")
+    containment = build_containment(
+        Node(f"node-{number}", allocatable=allocatable) for number in range(nodes)
+    )
     library = TimedLibrary(fluxion_ffi.open_library())
     stand_in: Any = library
-    matcher, loading, preparing = _spent(lambda: FluxionMatcher(stand_in, document, options), library)
+    options = fluxion_ffi.GraphOptions(matcher_policy=shared_policy("lonode"), prune_filters=PRUNE_FILTERS)
+    graph, loading, preparing = _spent(
+        lambda: fluxion_ffi.ResourceGraph(stand_in, unit_jgf(containment), options), library
+    )
+    worker = GraphWorker(graph)
     ranks = [containment.vertex(path).rank for path in containment.nodes.values()]
     holds = [
-        Hold(1 + number, ranks[number % nodes], request_counts(_asked(number), COARSE))
-        for number in range(pods)
+        (rank, compute_jobspec(request_counts(used), 1, (rank,)))
+        for rank, used in zip(ranks, _in_use(nodes, pods), strict=True)
+        if used
     ]
-    granted, holding, asking = _spent(lambda: matcher.hold_all(holds), library)
-    matcher.close()
-    assert not any(isinstance(one, Exception) for one in granted)
-    return f"""Of that the engine's own process, in seconds of CPU time:
+    refused, holding, asking = _spent(lambda: worker.apply((), holds), library)
+    worker.close()
+    assert not refused
+    vertices = sum(containment.vertex(path).count for path in containment.walk())
+    return f"""Of that the library's own process, in seconds of CPU time:
 
 | | in libreapi_cli | around it |
 |---|---:|---:|
 | imports of its process | | {_imports():.2f} |
 | load of {vertices:,} vertices | {loading:.2f} | {preparing:.2f} |
-| {pods:,} holds, one match each | {holding:.2f} | {asking:.2f} |
+| {len(holds):,} holds, one match each | {holding:.2f} | {asking:.2f} |
 
-The library makes a vertex of each core and GiB, and each hold is a match that it walks the graph for.
+The library makes a vertex of each core and GiB. A hold is what all pods of one node use together, and a match that the
+library walks the graph for.
 """
 
 
-def _asked(number: int) -> Resources:
-    """Return the requests of one pod of the benchmark."""
-    return Resources({"cpu": 500 + number % 5 * 250, "memory": (1 + number % 3) * GIB})
+def _in_use(nodes: int, pods: int) -> list[Resources]:
+    """Return what the pods of the benchmark use on each node."""
+    used: list[Counter[str]] = [Counter() for _ in range(nodes)]
+    for number in range(pods):
+        used[number % nodes].update({"cpu": 500 + number % 5 * 250, "memory": (1 + number % 3) * GIB})
+    return [Resources(dict(amounts)) for amounts in used]

@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     state = "yes" if FLUXION.library else "no"
     cluster = config.getoption("--kubeconfig") or f"Kubernetes {release().kubernetes} on this machine"
-    return [f"engines: embedded yes; fluxion {state} ({FLUXION.description})", f"end-to-end tests: {cluster}"]
+    return [f"libreapi_cli: {state} ({FLUXION.description})", f"end-to-end tests: {cluster}"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

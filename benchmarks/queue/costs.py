@@ -28,7 +28,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, PolicyName, Queue, SchedulingOptions
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.earliest import earliest
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 
 GIB = 2**30
 NODE = Resources({"cpu": 64_000, "memory": 256 * GIB, "nvidia.com/gpu": 8, "pods": 110})
@@ -102,7 +102,7 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
 
 def _full(nodes: int, there: list[list[Pod]], policy: PolicyName) -> Controller:
     """Return the controller of a cluster of so many nodes on which these gangs run."""
-    controller = Controller(FINE_EMBEDDED.ledger(), Limits(completion=None, assembly=None), clock=CLOCK)
+    controller = Controller(EMBEDDED.ledger(), Limits(completion=None, assembly=None), clock=CLOCK)
     queue = Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="default")
     controller.observe(
         Listed(Kind.NODE, tuple(Node(f"n{number}", allocatable=NODE) for number in range(nodes)))

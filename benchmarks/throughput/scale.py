@@ -11,12 +11,10 @@ import gc
 import time
 from collections.abc import Callable
 
-from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
@@ -46,7 +44,7 @@ def cost_by_size(sizes: tuple[int, ...], gangs: dict[str, tuple[int, int]]) -> d
 
 async def _cost(nodes: int, gangs: int, members: int) -> float:
     cluster = EmbeddedCluster(*(Node(f"node-{number}", allocatable=NODE) for number in range(nodes)))
-    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", dict(LEVELS)), "lonode")
+    ledger = Ledger()
     controller = Controller(ledger)
     driver = Driver(controller, cluster)
     controller.observe(Listed(Kind.NODE, tuple(cluster.nodes())))
@@ -59,7 +57,6 @@ async def _cost(nodes: int, gangs: int, members: int) -> float:
     began = time.process_time()
     await _place(cluster, controller, driver, "timed", gangs, members)
     spent = time.process_time() - began
-    ledger.close()
     gc.unfreeze()
     return spent * 1000 / (gangs * members)
 

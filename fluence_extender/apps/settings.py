@@ -12,18 +12,10 @@ from fluence_extender.model.names import DEFAULT_NAMESPACE
 from fluence_extender.model.resources import NOTHING, Resources
 
 ENGINES = ("auto", "fluxion", "embedded")
-POLICIES = (
-    "first",
-    "firstnodex",
-    "high",
-    "low",
-    "lonode",
-    "hinode",
-    "lonodex",
-    "hinodex",
-    "locality",
-    "variation",
-)
+EMBEDDED_POLICIES = ("lonode", "hinode", "lonodex", "hinodex", "spread")
+"""The policies that need no library."""
+
+POLICIES = (*EMBEDDED_POLICIES, "first", "firstnodex", "high", "low", "locality", "variation")
 BINDERS = ("direct", "kube-scheduler")
 DEFAULT_LEASE_DURATION = 15
 """Seconds; kube-scheduler's own default."""

@@ -21,9 +21,8 @@ log = structlog.get_logger(__name__)
 class LiveResources:
     """Follows the file, and calls ``reject`` with each bad edit and its faults.
 
-    If no graph can be built from an edit, this is found later, and `reject_adopted` reports it. A file that disappears
-    counts as an empty file, or as a bad edit if ``keep_if_gone`` is set. ``fault`` is the fault of the first version of
-    the file, None if it had none.
+    A file that disappears counts as an empty file, or as a bad edit if ``keep_if_gone`` is set. ``fault`` is the fault
+    of the first version of the file, None if it had none.
     """
 
     def __init__(self, reject: Callable[[ResourcesFile, str], None], keep_if_gone: bool = False) -> None:
@@ -51,10 +50,6 @@ class LiveResources:
             return None
         self.fault = None
         return parsed
-
-    def reject_adopted(self, resources: VirtualResources, why: str) -> None:
-        """Report that no graph could be built from adopted resources."""
-        self._refuse(ResourcesFile(resources.source, self._text), why)
 
     def _refuse(self, file: ResourcesFile, why: str) -> None:
         log.error("resources.yaml is refused, the old resources stay", problems=why)

@@ -113,9 +113,11 @@ def serve(pipe: Connection) -> None:
     def answer(verb: str, arguments: tuple[Any, ...]) -> object:
         if verb == "load":
             (load,) = arguments
+            # The documents of a load have no cycles, and what was loaded stays: the collector need not look at either.
+            gc.disable()
             workers.append(load())
-            # What was loaded stays, so the collector need not look at it again and again.
             gc.freeze()
+            gc.enable()
             return None
         (worker,) = workers
         return getattr(worker, verb)(*arguments)

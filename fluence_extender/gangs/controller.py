@@ -45,6 +45,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Namespace
 from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
+from fluence_extender.placement.chooser import Chooser
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
@@ -62,7 +63,8 @@ class Controller:
     whether this replica decides; a replica that may have to stand by starts with False. ``read_resources`` returns the
     resources to adopt from a changed resources.yaml, if any. ``on_preempted`` is called for each gang whose eviction
     begins. ``sink`` receives what pods hold, for the account of past work; it is None if no account is kept.
-    ``judge`` has the selectors of claims evaluated; without one they are evaluated at once.
+    ``judge`` has the selectors of claims evaluated; without one they are evaluated at once. ``chooser`` picks the nodes
+    of equal members; without one they are placed by first fit.
     ``on_waited`` is called with the namespace, the reason, the priority and the seconds of each wait of a gang that has
     become whole.
     """
@@ -79,6 +81,7 @@ class Controller:
         sink: AccountSink | None = None,
         on_waited: Callable[[str, str, int, float], None] = lambda *_: None,
         judge: Judge | None = None,
+        chooser: Chooser | None = None,
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)
@@ -86,7 +89,7 @@ class Controller:
         self.lifecycle = Lifecycle(
             self.registry,
             ledger,
-            Planner(ledger, self.eligibility),
+            Planner(ledger, self.eligibility, chooser=chooser),
             limits or Limits(),
             clock,
             on_preempted,
@@ -294,7 +297,7 @@ class Controller:
         self.eligibility.put(node)
         if self.started:
             self.ledger.put_node(node)
-            if old is None and any(one.parent == node.name for one in self.ledger.graph.resources.resources):
+            if old is None and any(one.parent == node.name for one in self.ledger.graph.declared.resources):
                 take_up_devices(self.registry, self.ledger)
             self.lifecycle.node_changed(node.name)
 
@@ -470,14 +473,9 @@ class Controller:
         """Take over changed virtual resources; pods keep what they hold."""
         self.revision += 1
         if not self.started:
-            self.ledger.graph.resources = resources
+            self.ledger.graph.declare(resources)
             return
         self.ledger.replace_resources(resources)
-        self.graph_changed()
-
-    def graph_changed(self) -> None:
-        """Take up devices that weren't there before, and let all waiting gangs try again."""
-        self.revision += 1
         take_up_devices(self.registry, self.ledger)
         self.lifecycle.resources_changed()
 

@@ -5,7 +5,7 @@ Invariant: the text of an explanation depends only on the devices and the reques
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.graph.containment import Containment, without_levels
@@ -85,15 +85,6 @@ def device_catalogue(containment: Containment) -> DeviceCatalogue:
     """List the virtual devices of a graph."""
     devices = [_device(containment, path) for path in containment.devices]
     return DeviceCatalogue(tuple(sorted(devices, key=lambda device: device.rank)))
-
-
-def changed_catalogue(
-    catalogue: DeviceCatalogue, containment: Containment, gone: Collection[str], new: Iterable[str]
-) -> DeviceCatalogue:
-    """Return the catalogue without the devices at the paths ``gone`` and with those at the paths ``new``."""
-    kept = [device for device in catalogue.devices if device.path not in gone]
-    joined = [_device(containment, path) for path in new]
-    return DeviceCatalogue(tuple(sorted([*kept, *joined], key=lambda device: device.rank)))
 
 
 def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> tuple[Device, ...]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Set
 
-from fluence_extender.graph.changes import apply, plan_nodes, plan_resource
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.errors import InvalidResourcesFile, Problem
+from fluence_extender.graph.growth import Growth
 from fluence_extender.graph.naming_rules import nearest, type_rule
-from fluence_extender.graph.units import Units
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
@@ -25,11 +24,9 @@ _LEAF_NAME = re.compile(r"(?:core|memory|gpu)\d+", re.ASCII)
 def build_containment(
     nodes: Iterable[Node],
     resources: VirtualResources = NO_RESOURCES,
-    *,
-    units: Units,
     levels: Mapping[str, str] = LEVELS,
 ) -> Containment:
-    """Build the graph of a cluster; a leaf's count is the allocatable amount in ``units``, rounded down.
+    """Build the graph of a cluster; a leaf's count is the allocatable amount in whole leaves, rounded down.
 
     Raises `InvalidResourcesFile` when the file and the nodes contradict each other (see `check_against_cluster`).
     """
@@ -37,10 +34,12 @@ def build_containment(
     problems = check_against_cluster(resources, [node.name for node in ordered], levels)
     if problems:
         raise InvalidResourcesFile(problems)
-    containment = Containment(units=units, levels=levels)
-    apply(containment, plan_nodes(containment, ordered))
+    containment = Containment(levels)
+    growth = Growth(containment)
+    for node in ordered:
+        growth.node(node)
     for resource in resources.resources:
-        apply(containment, plan_resource(containment, resource))
+        growth.resource(resource)
     return containment
 
 

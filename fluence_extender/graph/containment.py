@@ -1,23 +1,21 @@
 """The cluster as a containment graph: cluster, topology levels, nodes and virtual resources, and their leaves.
 
 The graph is the contract between the cluster and a matcher. It has a compact form: equal sibling leaves are one entry
-with a count, so the size of the graph doesn't depend on the units.
+with a count, so the size of the graph doesn't depend on how large nodes are.
 
 Invariant: a tree rooted at ``/cluster``; a vertex's key is its path; siblings keep the order in which they joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import networkx as nx
 
 from fluence_extender.graph.naming_rules import RESERVED_TYPES
-from fluence_extender.graph.units import Units
-from fluence_extender.graph.vertex import CLUSTER_TYPE, NO_RANK, Counters, Vertex
-from fluence_extender.graph.virtual import CLUSTER_PARENT
+from fluence_extender.graph.vertex import CLUSTER_TYPE, NO_RANK, Vertex
 from fluence_extender.model.names import ZONE
 
 ROOT = f"/{CLUSTER_TYPE}"
@@ -27,19 +25,16 @@ LEVELS: Mapping[str, str] = MappingProxyType({"zone": ZONE})
 
 @dataclass(slots=True)
 class Containment:
-    """The graph of a cluster. Only `fluence_extender.graph.changes.apply` changes it.
+    """The graph of a cluster. Only `fluence_extender.graph.growth` adds to it.
 
     ``nodes`` maps the name of each physical node to its path, ``devices`` the path of each virtual vertex to its
-    parent's. ``revision`` grows with every change of the tree.
+    parent's.
     """
 
-    units: Units
     levels: Mapping[str, str]
     tree: nx.DiGraph[str] = field(default_factory=nx.DiGraph)
-    counters: Counters = field(default_factory=Counters)
     nodes: dict[str, str] = field(default_factory=dict)
     devices: dict[str, str] = field(default_factory=dict)
-    revision: int = 0
 
     def __post_init__(self) -> None:
         unusable = sorted(set(self.levels) & (RESERVED_TYPES - {"rack", "socket"}))
@@ -81,25 +76,16 @@ class Containment:
             yield current
             pending.extend(reversed(self.children(current)))
 
-    def parent_path(self, parent: str) -> str:
-        """Return the path of the ``parent`` that a top-level resource names. Raises `KeyError` for an unknown node."""
-        return ROOT if parent == CLUSTER_PARENT else self.nodes[parent]
-
     def add(self, parent: str, vertex: Vertex) -> None:
-        """Add ``vertex`` below ``parent``, after its present children."""
-        self.revision += 1
+        """Add ``vertex`` below ``parent``, after its present children. Raises `ValueError` if its path is taken."""
+        if vertex.path in self.tree:
+            raise ValueError(f"the graph already has a vertex at {vertex.path}")
         self.tree.add_node(vertex.path, vertex=vertex)
         self.tree.add_edge(parent, vertex.path)
 
     def replace(self, vertex: Vertex) -> None:
         """Replace the vertex that has the path of ``vertex``."""
-        self.revision += 1
         self.tree.nodes[vertex.path]["vertex"] = vertex
-
-    def remove(self, paths: Iterable[str]) -> None:
-        """Remove ``paths``, which must be a whole subtree."""
-        self.revision += 1
-        self.tree.remove_nodes_from(list(paths))
 
 
 def without_levels(path: str) -> str:

@@ -1,42 +1,15 @@
-"""Growing branches of a containment graph: from a node or a virtual resource to numbered vertices.
-
-Invariant: nothing here changes the graph. A branch is a value until it is applied, and costs its own size.
-"""
+"""Growing a containment graph: from a node or a virtual resource to numbered vertices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from fluence_extender.graph.containment import ROOT, Containment
 from fluence_extender.graph.units import leaf_counts
-from fluence_extender.graph.vertex import (
-    NO_RANK,
-    NODE_TYPE,
-    PHYSICAL,
-    UNIQ_ID_CYCLE,
-    VIRTUAL,
-    Counters,
-    Vertex,
-)
+from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, PHYSICAL, UNIQ_ID_CYCLE, VIRTUAL, Vertex
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.node import Node
-
-
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """What is added to a graph: ``vertices``, each with its parent's path, parents first.
-
-    ``nodes`` and ``devices`` are the entries for the graph's indexes. ``replaced`` are the physical nodes that have
-    more properties afterwards, ``counters`` the numbers that are free afterwards.
-    """
-
-    vertices: tuple[tuple[str, Vertex], ...]
-    counters: Counters
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    devices: Mapping[str, str] = field(default_factory=dict)
-    replaced: tuple[Vertex, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +39,13 @@ class _Place:
 
 
 class Growth:
-    """Collects one `Addition` to ``containment``."""
+    """Adds nodes and virtual resources to ``containment``; ranks and ``uniq_id`` are counted up."""
 
     def __init__(self, containment: Containment) -> None:
         self._containment = containment
-        self._counters = containment.counters
-        self._added: dict[str, tuple[str, Vertex]] = {}
-        self._replaced: dict[str, Vertex] = {}
-        self._nodes: dict[str, str] = {}
-        self._devices: dict[str, str] = {}
-
-    def done(self) -> Addition:
-        """Return what has been collected."""
-        return Addition(
-            tuple(self._added.values()),
-            self._counters,
-            self._nodes,
-            self._devices,
-            tuple(self._replaced.values()),
-        )
+        self._next_rank = 0
+        self._next_uniq_id = 1
+        self._next_level = 0
 
     def node(self, node: Node) -> None:
         """Add a physical node below its topology levels; a level whose label the node lacks is left out."""
@@ -104,15 +65,14 @@ class Growth:
             uniq_id=self._take_ids(1),
             properties={PHYSICAL: ""},
         )
-        self._add(parent, vertex)
-        self._nodes[node.name] = vertex.path
-        for leaf, count in leaf_counts(node.allocatable, self._containment.units).items():
+        self._containment.add(parent, vertex)
+        self._containment.nodes[node.name] = vertex.path
+        for leaf, count in leaf_counts(node.allocatable).items():
             self._leaves(vertex, leaf, count)
 
     def resource(self, resource: VirtualResource) -> None:
         """Add a top-level virtual resource below its parent. Raises `KeyError` for an unknown parent."""
-        joining = self._nodes.get(resource.parent) if resource.parent != CLUSTER_PARENT else None
-        parent = joining or self._containment.parent_path(resource.parent)
+        parent = ROOT if resource.parent == CLUSTER_PARENT else self._containment.nodes[resource.parent]
         host = None if parent == ROOT else self._mark(parent, resource)
         for name in resource.names:
             self._device(_Place(parent, name, host), name, resource)
@@ -139,8 +99,8 @@ class Growth:
             resource=resource,
             backend=place.backend,
         )
-        self._add(place.parent, vertex)
-        self._devices[vertex.path] = place.parent
+        self._containment.add(place.parent, vertex)
+        self._containment.devices[vertex.path] = place.parent
         if resource.is_leaf:
             self._leaves(vertex, resource.type, resource.count)
         for child in resource.children:
@@ -151,14 +111,15 @@ class Growth:
         # No node or backend has "=" in its name, so a level never takes the path of either.
         name = f"{level}={value}"
         path = f"{parent}/{name}"
-        if path not in self._containment and path not in self._added:
-            number = self._counters.level
-            self._counters = replace(self._counters, level=number + 1)
-            self._add(parent, Vertex(path, level, level, name, number, NO_RANK, self._take_ids(1)))
+        if path not in self._containment:
+            number = self._next_level
+            self._next_level += 1
+            vertex = Vertex(path, level, level, name, number, NO_RANK, self._take_ids(1))
+            self._containment.add(parent, vertex)
         return path
 
     def _leaves(self, owner: Vertex, leaf: str, count: int) -> None:
-        self._add(
+        self._containment.add(
             owner.path,
             Vertex(
                 path=f"{owner.path}/{leaf}0",
@@ -174,36 +135,25 @@ class Growth:
 
     def _mark(self, path: str, resource: VirtualResource) -> Vertex:
         """Add the classes of a resource to the properties of the physical node above it."""
-        _, added = self._added.get(path, ("", None))
-        vertex = added or self._replaced.get(path) or self._containment.vertex(path)
+        vertex = self._containment.vertex(path)
         classes = {class_property(kind): "" for kind in sorted(resource.types())}
         marked = replace(vertex, properties={**vertex.properties, **classes})
-        if added is not None:
-            self._added[path] = (self._added[path][0], marked)
-        else:
-            self._replaced[path] = marked
+        self._containment.replace(marked)
         return marked
 
-    def _add(self, parent: str, vertex: Vertex) -> None:
-        if vertex.path in self._containment or vertex.path in self._added:
-            raise ValueError(f"the graph already has a vertex at {vertex.path}")
-        self._added[vertex.path] = (parent, vertex)
-
     def _take_rank(self) -> int:
-        now = self._counters
-        self._counters = Counters(now.rank + 1, now.uniq_id, now.level)
-        return now.rank
+        rank = self._next_rank
+        self._next_rank += 1
+        return rank
+
+    def _take_ids(self, count: int) -> int:
+        first = self._next_uniq_id
+        self._next_uniq_id += count
+        return first
 
     def _skip_ids(self, host: Vertex) -> None:
         """Skip to the next ``uniq_id`` that weighs the same as the host's (see `_Place.vertex_id`)."""
-        uniq_id = self._counters.uniq_id
-        uniq_id += (host.uniq_id - uniq_id) % UNIQ_ID_CYCLE
-        self._counters = replace(self._counters, uniq_id=uniq_id)
-
-    def _take_ids(self, count: int) -> int:
-        now = self._counters
-        self._counters = Counters(now.rank, now.uniq_id + count, now.level)
-        return now.uniq_id
+        self._next_uniq_id += (host.uniq_id - self._next_uniq_id) % UNIQ_ID_CYCLE
 
 
 def class_property(kind: str) -> str:

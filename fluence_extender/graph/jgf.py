@@ -1,69 +1,80 @@
-"""The graph as a JSON Graph Format document in compact form.
+"""The graph as a JSON Graph Format document.
 
-An entry for N equal sibling leaves has ``"count": N`` in its metadata, even when N is 1. Its ``id``, ``uniq_id``, name
-and path are those of the first leaf; each further leaf is one higher. libreapi_cli reads documents with one vertex for
-each leaf only; `matcher.expansion` makes them.
+Equal sibling leaves are one vertex with a ``size``, or one vertex each, as libreapi_cli reads them. The ``id``,
+``uniq_id``, name and path of an entry are those of its first leaf; each further leaf is one higher.
 
 Invariant: no two ``uniq_id`` values are equal, also with one vertex for each leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.growth import Addition
 from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, Vertex
 
 Jgf = dict[str, Any]
 
+MOST_VERTICES = 5_000_000
+"""The most vertices of a document with one vertex for each leaf."""
 
-def to_jgf(containment: Containment) -> Jgf:
-    """Return the whole graph in compact form, parents before children."""
+
+class TooManyVertices(ValueError):
+    """The graph has more leaves than a document with one vertex for each may have."""
+
+
+def with_parents(containment: Containment) -> Iterator[tuple[Vertex, Vertex | None]]:
+    """Yield each vertex with its parent, None for the root; parents come before children."""
     vertices: dict[str, Vertex] = {path: entry["vertex"] for path, entry in containment.tree.nodes.items()}
-    paths = list(containment.walk())
-    edges = [(vertices[path], vertices[child]) for path in paths for child in containment.children(path)]
-    return _document([vertices[path] for path in paths], edges)
+    for path in containment.walk():
+        above = containment.parent(path)
+        yield vertices[path], None if above is None else vertices[above]
 
 
-def vertices_jgf(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
-    """Return vertices and the edges to them in compact form; each is given with its parent, None for the root."""
-    taken = list(vertices)
-    edges = [(above, below) for below, above in taken if above is not None]
-    return _document([below for below, _ in taken], edges)
+def sized_jgf(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
+    """Return vertices and the edges to them, each vertex given with its parent; equal leaves have a ``size``."""
+    return _document(vertices)
 
 
-def addition_jgf(containment: Containment, addition: Addition) -> Jgf:
-    """Return ``addition`` in compact form, with the path from the root down to it.
-
-    A matcher adds a subgraph in this form. Call this before the addition is applied.
-    """
-    added = {vertex.path: vertex for _, vertex in addition.vertices}
-    replaced = {vertex.path: vertex for vertex in addition.replaced}
-    above: dict[str, Vertex] = {}
-    edges: list[tuple[Vertex, Vertex]] = []
-    for parent, _ in addition.vertices:
-        if parent in added or parent in above:
-            continue
-        chain = [*reversed(list(containment.ancestors(parent))), parent]
-        for path in chain:
-            if path not in above:
-                above[path] = replaced.get(path) or containment.vertex(path)
-                if path != chain[0]:
-                    edges.append((above[chain[chain.index(path) - 1]], above[path]))
-    known = {**above, **added}
-    edges.extend((known[parent], vertex) for parent, vertex in addition.vertices)
-    return _document(known.values(), edges)
+def unit_jgf(containment: Containment, most: int = MOST_VERTICES) -> Jgf:
+    """Return the whole graph with one vertex for each leaf. Raises `TooManyVertices`."""
+    total = sum(entry["vertex"].count for entry in containment.tree.nodes.values())
+    if total > most:
+        raise TooManyVertices(f"the graph has {total} vertices, and at most {most} can be written one by one")
+    return _document((unit, above) for vertex, above in with_parents(containment) for unit in _units(vertex))
 
 
-def _document(vertices: Iterable[Vertex], edges: Iterable[tuple[Vertex, Vertex]]) -> Jgf:
-    return {
-        "graph": {
-            "nodes": [{"id": str(vertex.uniq_id), "metadata": _metadata(vertex)} for vertex in vertices],
-            "edges": [{"source": str(above.uniq_id), "target": str(below.uniq_id)} for above, below in edges],
-        }
-    }
+def _units(vertex: Vertex) -> Iterator[Vertex]:
+    if not _is_leaf(vertex):
+        yield vertex
+        return
+    parent = vertex.path.rpartition("/")[0]
+    for number in range(vertex.count):
+        name = f"{vertex.basename}{vertex.id + number}"
+        yield replace(
+            vertex,
+            path=f"{parent}/{name}",
+            name=name,
+            id=vertex.id + number,
+            uniq_id=vertex.uniq_id + number,
+            count=1,
+        )
+
+
+def _is_leaf(vertex: Vertex) -> bool:
+    return vertex.rank != NO_RANK and vertex.type != NODE_TYPE
+
+
+def _document(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
+    nodes: list[Jgf] = []
+    edges: list[Jgf] = []
+    for vertex, above in vertices:
+        nodes.append({"id": str(vertex.uniq_id), "metadata": _metadata(vertex)})
+        if above is not None:
+            edges.append({"source": str(above.uniq_id), "target": str(vertex.uniq_id)})
+    return {"graph": {"nodes": nodes, "edges": edges}}
 
 
 def _metadata(vertex: Vertex) -> Jgf:
@@ -78,23 +89,6 @@ def _metadata(vertex: Vertex) -> Jgf:
     }
     if vertex.properties:
         metadata["properties"] = dict(vertex.properties)
-    if vertex.count != 1 or _is_leaf(vertex):
-        metadata["count"] = vertex.count
+    if vertex.count != 1:
+        metadata["size"] = vertex.count
     return metadata
-
-
-def _is_leaf(vertex: Vertex) -> bool:
-    """Return whether the entry stands for leaves: it has a count even if that is 1, so that the form is certain."""
-    return vertex.rank != NO_RANK and vertex.type != NODE_TYPE
-
-
-def sized(document: Jgf) -> Jgf:
-    """Write each entry's count as the ``size`` of one vertex, which every JGF reader understands."""
-    nodes = []
-    for vertex in document["graph"]["nodes"]:
-        metadata = dict(vertex["metadata"])
-        count = metadata.pop("count", 1)
-        if count != 1:
-            metadata["size"] = count
-        nodes.append({**vertex, "metadata": metadata})
-    return {"graph": {"nodes": nodes, "edges": document["graph"]["edges"]}}

@@ -1,16 +1,13 @@
-"""From exact amounts to leaf counts: the one place where amounts are rounded to a matcher's units.
+"""From exact amounts to leaf counts: the one place where amounts are rounded to whole leaves.
 
-A matcher grants whole leaves. One leaf of ``core`` stands for ``cpu_millicores``, one leaf of ``memory`` for
-``memory_bytes``; devices are counted one by one. What a node offers is rounded down and what a pod requests is rounded
-up, so a match never promises more than exists.
+A graph has whole leaves, and libreapi_cli grants no less. A leaf of ``core`` stands for a core, a leaf of ``memory``
+for a GiB, and devices are counted one by one. What a node offers is rounded down and what a pod requests is rounded up,
+so a grant never promises more than exists.
 
 Invariant: a resource name has the same leaf type in every cluster, and no virtual type is ever one of these.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.resources import CPU, MEMORY, Resources
@@ -19,47 +16,14 @@ CORE_LEAF = "core"
 MEMORY_LEAF = "memory"
 GPU_LEAF = "gpu"
 
+LEAF_SIZES = {CORE_LEAF: 1000, MEMORY_LEAF: 2**30}
+"""What a leaf stands for, in millicores and bytes; a leaf of any other type stands for 1."""
 
-MOST_LEAVES = 2**32 - 1
+MOST_OFFERED = 2**16
+"""The most leaves of a type that a node has in the graph, so that no absurd node stops everything."""
+
+MOST_REQUESTED = 2**32 - 1
 """The largest count that a jobspec can request; no node offers as many."""
-
-LARGEST_BLOCK = 64 * 2**10
-"""The largest memory block in bytes, which one huge node can force on all others; enough for 256 TiB a node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """What one leaf stands for, in thousandths of a core and in bytes. Both are at least 1.
-
-    At most ``most_leaves`` leaves of a type are counted for one node; the accounts stay exact.
-    """
-
-    cpu_millicores: int
-    memory_bytes: int
-    most_leaves: int = MOST_LEAVES - 1
-
-    def __post_init__(self) -> None:
-        if self.cpu_millicores < 1 or self.memory_bytes < 1:
-            raise ValueError(f"a unit must be at least 1 millicore and 1 byte: {self}")
-
-
-FINE = Units(cpu_millicores=1, memory_bytes=1024)
-"""For an engine in which counts cost nothing: millicores and KiB; larger blocks when a node has over 4 TiB."""
-
-COARSE = Units(cpu_millicores=1000, memory_bytes=2**30, most_leaves=2**16)
-"""For libreapi_cli, in which each leaf is a vertex: whole cores and GiB, so that no absurd node stops everything."""
-
-
-def widened(units: Units, nodes: Iterable[Resources]) -> Units:
-    """Return ``units`` with the memory block doubled until all memory of each node can be counted.
-
-    The block stays at `LARGEST_BLOCK` or below; of a node with more memory, only what can be counted is.
-    """
-    largest = max((node[MEMORY] for node in nodes), default=0)
-    block = units.memory_bytes
-    while block < LARGEST_BLOCK and largest // block > units.most_leaves:
-        block *= 2
-    return replace(units, memory_bytes=block)
 
 
 def leaf_type(resource: str) -> str | None:
@@ -80,28 +44,30 @@ def leaf_type(resource: str) -> str | None:
     return GPU_LEAF if name == GPU_LEAF else f"{name}@{domain}"
 
 
-def leaf_counts(resources: Resources, units: Units) -> dict[str, int]:
+def leaf_counts(resources: Resources) -> dict[str, int]:
     """Return how many leaves of each type a node's ``resources`` make, rounded down; zeros are left out."""
-    return _counts(resources, units, lambda amount, unit: amount // unit, units.most_leaves)
-
-
-def request_counts(resources: Resources, units: Units) -> dict[str, int]:
-    """Return how many leaves of each type cover a pod's ``resources``, rounded up; zeros are left out.
-
-    Counts that no node can have become `MOST_LEAVES`, so that the request is unsatisfiable and not malformed.
-    """
-    return _counts(resources, units, lambda amount, unit: -(-amount // unit), MOST_LEAVES)
-
-
-def _counts(
-    resources: Resources, units: Units, divide: Callable[[int, int], int], most: int
-) -> dict[str, int]:
-    sizes = {CORE_LEAF: units.cpu_millicores, MEMORY_LEAF: units.memory_bytes}
     counts: dict[str, int] = {}
     for name, amount in resources.items():
         leaf = leaf_type(name)
         if leaf is not None and amount > 0:
-            counts[leaf] = counts.get(leaf, 0) + divide(amount, sizes.get(leaf, 1))
+            counts[leaf] = counts.get(leaf, 0) + amount // LEAF_SIZES.get(leaf, 1)
+    return _capped(counts, MOST_OFFERED)
+
+
+def request_counts(resources: Resources) -> dict[str, int]:
+    """Return how many leaves of each type cover a pod's ``resources``, rounded up; zeros are left out.
+
+    Counts that no node can have become `MOST_REQUESTED`, so that the request is unsatisfiable and not malformed.
+    """
+    counts: dict[str, int] = {}
+    for name, amount in resources.items():
+        leaf = leaf_type(name)
+        if leaf is not None and amount > 0:
+            counts[leaf] = counts.get(leaf, 0) - (-amount // LEAF_SIZES.get(leaf, 1))
+    return _capped(counts, MOST_REQUESTED)
+
+
+def _capped(counts: dict[str, int], most: int) -> dict[str, int]:
     return {leaf: min(counts[leaf], most) for leaf in sorted(counts, key=_leaf_order) if counts[leaf]}
 
 

@@ -1,7 +1,4 @@
-"""The vertices of a containment graph.
-
-Invariant: a vertex keeps its path, rank and ``uniq_id``; no id, rank or ``uniq_id`` is used again.
-"""
+"""The vertices of a containment graph."""
 
 from __future__ import annotations
 
@@ -42,12 +39,3 @@ class Vertex:
     properties: Mapping[str, str] = field(default_factory=dict)
     resource: VirtualResource | None = None
     backend: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """The next free ``rank`` of a node, ``uniq_id`` of a vertex, and id of a topology ``level``."""
-
-    rank: int = 0
-    uniq_id: int = 1
-    level: int = 0

@@ -1,11 +1,8 @@
-"""Comparing the ledger with the cluster and with the matcher's graph, object by object.
+"""Comparing the ledger with the cluster, object by object.
 
-The ledger records each observation at once, so between two observations the three agree. A difference means that
+The ledger records each observation at once, so between two observations the two agree. A difference means that
 something was missed or miscounted. Each function checks one object and changes nothing. Its cost depends on that object
 only, so a whole audit can be cut into slices.
-
-Three things aren't drift: an allocation whose leaves are taken (it waits for capacity, and its node takes nothing
-new), a device that was removed from resources.yaml while it was held, and a graph that is being rebuilt.
 """
 
 from __future__ import annotations
@@ -14,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fluence_extender.graph.units import request_counts
 from fluence_extender.ledger.accounts import Allocation, Strength
-from fluence_extender.ledger.bookings import NodeUse
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
@@ -32,9 +27,6 @@ class DriftKind(StrEnum):
     WRONG_AMOUNT = "wrong-amount"
     WRONG_STRENGTH = "wrong-claim"
     PLAN_DIFFERS = "plan-differs"
-    DEVICE_NOT_BOOKED = "device-not-booked"
-    JOB_MISSING = "job-missing"
-    JOB_ORPHANED = "job-orphaned"
     FOREIGN_DIFFERS = "foreign-differs"
     NODE_DIFFERS = "node-differs"
     ACCOUNT_DIFFERS = "account-differs"
@@ -44,7 +36,7 @@ class DriftKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One difference: ``subject`` is the pod (``namespace/name``), node or job; ``uid`` is the pod's, "" for others.
+    """One difference: ``subject`` is the pod (``namespace/name``) or node; ``uid`` is the pod's, "" for others.
 
     ``found`` is what the ledger has, ``expected`` what it should have.
     """
@@ -55,7 +47,6 @@ class Drift:
     expected: str
     uid: str = ""
     node: str = ""
-    job: int = 0
 
 
 def of_pod(ledger: Ledger, pod: Pod, place: Assignment | None) -> Iterator[Drift]:
@@ -106,35 +97,6 @@ def of_allocation(
     if place != held.assignment:
         expected = "no place is planned" if place is None else f"planned on {place.node}"
         yield _holder(held, DriftKind.PLAN_DIFFERS, f"held on {held.assignment.node}", expected)
-        return
-    if not ledger.graph.behind:
-        yield from _of_job(ledger, held)
-        yield from _of_devices(ledger, held)
-
-
-def _of_job(ledger: Ledger, held: Allocation) -> Iterator[Drift]:
-    node = held.assignment.node
-    if node not in ledger.graph.matched.nodes or ledger.bookings.awaits_capacity(held):
-        return
-    counts = request_counts(ledger.rounded(held.requests), ledger.graph.matched.units)
-    if not counts:
-        return
-    job = ledger.bookings.job(held.uid)
-    if job is None or not ledger.bookings.matcher.holds(job, node, counts):
-        yield _holder(held, DriftKind.JOB_MISSING, f"the matcher's job {job}", f"{counts} on {node}")
-
-
-def _of_devices(ledger: Ledger, held: Allocation) -> Iterator[Drift]:
-    if not held.assignment.devices or held.uid in ledger.bookings.short_of_devices:
-        return
-    matcher = ledger.bookings.matcher
-    devices = (ledger.graph.catalogue.at(one.path) for one in held.assignment.devices)
-    wanted = {device.path for device in devices if device is not None}
-    jobs = ledger.bookings.device_jobs(held.uid)
-    booked = {path for job in jobs for path in matcher.placement(job) or ()}
-    if not wanted <= booked:
-        lacking = ", ".join(sorted(wanted - booked))
-        yield _holder(held, DriftKind.DEVICE_NOT_BOOKED, f"jobs {jobs}", f"{lacking} held")
 
 
 def of_node(ledger: Ledger, name: str, node: Node | None) -> Iterator[Drift]:
@@ -149,25 +111,6 @@ def of_node(ledger: Ledger, name: str, node: Node | None) -> Iterator[Drift]:
         return
     if (account.free, account.foreign_use) != account.sums():
         yield _at(name, DriftKind.ACCOUNT_DIFFERS, f"{account.free} free", f"{account.sums()[0]} free")
-    elif node is not None and not ledger.graph.behind:
-        foreign = ledger.bookings.foreign
-        if name not in ledger.graph.matched.nodes:
-            yield _at(name, DriftKind.NODE_DIFFERS, "not in the graph", "in the graph")
-        elif foreign.differs(name, NodeUse(account.allocatable, account.foreign_use)):
-            expected = f"{account.foreign_use} used by foreign pods"
-            yield _at(name, DriftKind.JOB_MISSING, f"the matcher's job {foreign.job(name)}", expected)
-
-
-def of_jobs(ledger: Ledger) -> Iterator[Drift]:
-    """Return the matcher's jobs that belong to no allocation and no foreign pod."""
-    for job in sorted(ledger.bookings.matcher.jobs - ledger.bookings.owned()):
-        yield Drift(
-            DriftKind.JOB_ORPHANED,
-            f"job {job}",
-            str(ledger.bookings.matcher.placement(job)),
-            "stands for nothing",
-            job=job,
-        )
 
 
 def _about(pod: Pod, kind: DriftKind, found: str, expected: str) -> Drift:

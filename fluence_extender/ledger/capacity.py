@@ -206,23 +206,17 @@ class KeptRoom:
 
 
 class LiveCapacity:
-    """The capacity of all accounts as ``view`` computes it; ``revision`` grows whenever it changes.
-
-    A view may depend on more than its account: when ``epoch`` returns another value, all accounts are viewed again.
-    """
+    """The capacity of all accounts as ``view`` computes it; ``revision`` grows whenever it changes."""
 
     def __init__(
         self,
         accounts: Mapping[str, NodeAccount],
         journal: Journal,
         view: Callable[[NodeAccount], NodeCapacity],
-        epoch: Callable[[], object] = lambda: None,
     ) -> None:
         self._accounts = accounts
         self._journal = journal
         self._view = view
-        self._epoch = epoch
-        self._seen: object = None
         self._table = CapacityTable()
         self._viewed: dict[str, NodeCapacity] = {}
         self._mark = -1
@@ -230,9 +224,8 @@ class LiveCapacity:
 
     def now(self) -> CapacityTable:
         """Return the table as it is now; treat it as read-only."""
-        seen = self._epoch()
-        changed = self._journal.since(self._mark) if self._mark >= 0 and seen == self._seen else None
-        self._mark, self._seen = self._journal.now, seen
+        changed = self._journal.since(self._mark) if self._mark >= 0 else None
+        self._mark = self._journal.now
         if changed is None or len(self._table.names) > 2 * len(self._accounts) + 64:
             self._table = CapacityTable()
             self._viewed = {}

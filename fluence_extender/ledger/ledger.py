@@ -1,39 +1,48 @@
-"""The ledger: each pod's allocation and each node's account, exact, with the matcher's bookings kept equal to them.
+"""The ledger: each pod's allocation and each node's account, exact.
 
-Invariant: for each node the bookings cover the exact use of its pods, or the node is in ``overcommitted`` and takes
-nothing new. The end of a pod frees exactly its share. A pod that the cluster reports as bound is always counted, even
-if there is no capacity for it.
+Invariant: what is free on a node is its allocatable less what its pods hold. The end of a pod frees exactly its share.
+A pod that the cluster reports as bound is always counted, even if there is no capacity for it; its node is then in
+``overcommitted`` and takes nothing new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
+from fluence_extender.graph.containment import LEVELS
+from fluence_extender.graph.current import CurrentGraph
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.accounts import Allocation, Journal, NodeAccount, Strength
-from fluence_extender.ledger.bookings import Bookings, NodeUse
 from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
-from fluence_extender.ledger.device_drafts import DeviceDrafts
 from fluence_extender.ledger.device_rooms import DeviceRooms
-from fluence_extender.ledger.graph_matcher import MatcherSetup
+from fluence_extender.ledger.device_use import (
+    DeviceUse,
+    match_request,
+    serve,
+    shares_of,
+    shares_of_bound,
+)
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.ledger.synced_graph import SyncedGraph
-from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
+from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.resources import NOTHING
 
-LOW_FIRST = ("lonode", "lonodex", "low")
-"""Policies that fill nodes from the lowest id up; the others begin at the other end."""
+LOW_FIRST = ("lonode", "lonodex", "low", "spread")
+"""Policies that fill nodes in the natural order of their names; the others begin at the other end."""
+
+FEW = 16
+"""If at most one node in this many is asked for, a sort is faster than a filter of all nodes."""
 
 
 class NoCapacity(Exception):
-    """The matcher has no capacity for a pod at its planned place, as ``reason`` explains."""
+    """A node has no capacity for a pod at its planned place, as ``reason`` explains."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -43,32 +52,35 @@ class NoCapacity(Exception):
 class Ledger:
     """The accounts and allocations of the whole cluster.
 
-    ``graph`` is the resource graph. ``free`` is the capacity that nodes have left, ``whole`` the capacity that they
-    have when nothing runs. ``kept_apart`` says from which nodes the anti-affinity of pods keeps others. ``version``
-    grows whenever a pod that had no place might have one now. ``lacking_devices`` are the bound pods that hold fewer
-    devices than they ask for, or whose stamps name devices that don't exist.
+    ``graph`` is what the resource graph is made from. ``free`` is the capacity that nodes have left, ``whole`` the
+    capacity that they have when nothing runs. ``kept_apart`` says from which nodes the anti-affinity of pods keeps
+    others. ``version`` grows whenever a pod that had no place might have one now. ``lacking_devices`` are the bound
+    pods that hold fewer devices than they ask for, or whose stamps name devices that don't exist. ``spreads`` says that
+    the policy takes the nodes with the most room first.
     """
 
-    def __init__(self, setup: MatcherSetup, policy: str = "lonode") -> None:
-        self._descending = policy not in LOW_FIRST
+    def __init__(self, policy: str = "lonode", levels: Mapping[str, str] = LEVELS) -> None:
+        self.spreads = policy == "spread"
         self.journal = Journal()
         self.preemptor_holds = PreemptorHolds()
         self.gang_nodes = GangNodes(exclusive=policy.endswith("nodex"))
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
+        self._order = NodeOrder(descending=policy not in LOW_FIRST)
         self._allocations: dict[str, Allocation] = {}
         self._rooms = DeviceRooms(self._nodes)
         self.kept_apart = KeptApart(self._nodes)
-        self.graph = SyncedGraph(setup, self._nodes, self._accounts, self._allocations, self._renewed)
+        self.graph = CurrentGraph(self._nodes, levels)
         self._foreign: dict[str, str] = {}
         self._negative: set[str] = set()
+        self._device_holders: set[str] = set()
+        self._device_use = DeviceUse(self.graph.catalogue)
         self.lacking_devices: set[str] = set()
         self.version = 0
         self.free = LiveCapacity(
             self._accounts,
             self.journal,
-            lambda account: NodeCapacity(self.free_on(account.name), account.ports, account.allocatable),
-            lambda: (self.graph.behind, id(self.bookings)),
+            lambda account: NodeCapacity(account.free, account.ports, account.allocatable),
         )
         self.whole = LiveCapacity(
             self._accounts, self.journal, lambda account: NodeCapacity(account.allocatable)
@@ -92,19 +104,9 @@ class Ledger:
         return self._foreign
 
     @property
-    def bookings(self) -> Bookings:
-        """The matcher's jobs; a rebuild of the graph replaces them."""
-        return self.graph.bookings
-
-    @property
-    def devices(self) -> DeviceDrafts:
-        """The virtual devices of pods that have no allocation yet."""
-        return self.graph.bookings.devices
-
-    @property
-    def overcommitted(self) -> set[str]:
-        """The nodes on which more is used than could be booked. Nothing new is placed there."""
-        return self._negative | self.bookings.overcommitted
+    def overcommitted(self) -> Set[str]:
+        """The nodes on which pods use more than there is. Nothing new is placed there."""
+        return self._negative
 
     def node(self, name: str) -> Node | None:
         """Return the last recorded state of a node."""
@@ -124,51 +126,49 @@ class Ledger:
         held = self._allocations.get(uid)
         return held is not None and held.assignment.node == node
 
+    def device_use(self) -> DeviceUse:
+        """Return how much of each virtual device is held; the caller may change it."""
+        return self._present_device_use().copy()
+
+    def device_holders(self) -> list[PodUse]:
+        """Return the use of each of our pods with virtual devices."""
+        uses = (self.use_of(uid) for uid in self._device_holders)
+        return [use for use in uses if use is not None]
+
+    def held_shares(self) -> list[DeviceShare]:
+        """Return what our pods hold of virtual devices."""
+        return [share for uid in self._device_holders for share in self._allocations[uid].assignment.devices]
+
+    def _present_device_use(self) -> DeviceUse:
+        if self._device_use.catalogue is not self.graph.catalogue:
+            self._device_use = DeviceUse(self.graph.catalogue, self.held_shares())
+        return self._device_use
+
     def devices_match(self, pod: Pod, shares: Sequence[DeviceShare]) -> bool:
-        """Return whether the devices that the pod holds exist in full and have what it requires."""
-        return pod.uid not in self.bookings.short_of_devices and self.devices.match_request(pod, shares)
+        """Return whether the devices that the pod holds exist in full and have what it requires.
+
+        Of several pods that hold more of a device than there is, the strongest have it.
+        """
+        catalogue = self.graph.catalogue
+        if not match_request(catalogue, pod, shares):
+            return False
+        use = DeviceUse(catalogue)
+        for uid in sorted(self._device_holders, key=lambda uid: (-self._allocations[uid].strength, uid)):
+            if uid == pod.uid:
+                break
+            use.add(self._allocations[uid].assignment.devices)
+        devices = ((catalogue.at(share.path), share.amount) for share in shares)
+        return all(device is not None and use.free(device) >= amount for device, amount in devices)
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` couldn't use if the pods ``without`` were gone."""
         return (
-            self.overcommitted
-            | self.preemptor_holds.closed_to(gang)
-            | self.gang_nodes.closed_to(gang, without)
+            self._negative | self.preemptor_holds.closed_to(gang) | self.gang_nodes.closed_to(gang, without)
         )
 
-    def free_on(self, name: str) -> Resources:
-        """Return what is free on a node. Gained capacity counts only once the matcher's graph has it."""
-        account = self._accounts[name]
-        if not self.graph.behind:
-            return account.free
-        return account.free - self.graph.matched.lacking(name, account.allocatable)
-
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return those of ``names`` that are in the matcher's graph, in the order in which the policy fills nodes."""
-        graph = self.graph.matched
-        if not self.graph.behind and len(names) == len(graph.nodes):
-            return graph.all_in_order(self._descending)
-        return graph.in_order(names, self._descending)
-
-    def rounded(self, requests: Resources) -> Resources:
-        """Return ``requests`` in whole units of the graph, as the matcher counts them."""
-        return self.bookings.matcher.rounded(requests)
-
-    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return the number of pods by node with which the matcher places ``count`` equal pods on ``nodes``.
-
-        None means that its answer can't be used: it counts none of these requests, or only some of them, so that it has
-        chosen a node whose account is too small. Raises `Busy` if there is no capacity. Then the exact accounts have
-        none either, because the matcher counts a part of what they count.
-        """
-        try:
-            placed = self.bookings.matcher.match_equal(requests, count, nodes)
-        except Busy:
-            raise
-        except MatcherError:
-            return None
-        takes = self.free.now().takes(placed, requests)
-        return placed if takes and sum(placed.values()) == count else None
+        """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
+        return self._order.sorted(names)
 
     @property
     def device_rooms(self) -> DeviceRooms:
@@ -178,50 +178,50 @@ class Ledger:
     # Nodes and foreign pods.
 
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
-        """Replace all nodes, and the virtual resources if given, and build the graph at once; allocations stay.
-
-        Raises `MatcherError` when no graph can be built; ``graph.fault`` says so then.
-        """
-        if resources is not None:
-            self.graph.resources = resources
+        """Replace all nodes, and the virtual resources if given; allocations stay."""
         self._nodes.clear()
         self._nodes.update((node.name, node) for node in nodes)
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
+            self._note_negative(name)
             self._rooms.node_changed(name)
+        self._order.replace(self._nodes)
         self.kept_apart.nodes_changed()
-        self.graph.load()
+        self.graph.loaded()
+        if resources is not None:
+            self.graph.declare(resources)
+        self.changed()
 
     def replace_resources(self, resources: VirtualResources) -> None:
         """Replace the virtual resources; allocations stay."""
-        self.graph.follow(None, None, NodeUse(), resources)
+        self.graph.declare(resources)
         self.changed()
 
     def put_node(self, node: Node) -> None:
         """Record a node that joins or has changed."""
         old = self._nodes.get(node.name)
         self._nodes[node.name] = node
+        if old is None:
+            self._order.add(node.name)
         if old is None or old.devices != node.devices:
             self._rooms.node_changed(node.name)
         if old is None or old.labels != node.labels:
             self.kept_apart.nodes_changed()
-        account = self._account(node.name)
-        account.resize(node.allocatable)
+        self.graph.node_changed(old, node)
+        self._account(node.name).resize(node.allocatable)
+        self._note_negative(node.name)
         self.changed()
-        levels = self.graph.matched.level_values
-        if old is None or old.allocatable != node.allocatable or levels(old) != levels(node):
-            leaving = node.name if old is not None else None
-            self.graph.follow(leaving, node, NodeUse(node.allocatable, account.foreign_use))
-            self._settle(node.name)
 
     def drop_node(self, name: str) -> None:
         """Record that a node has left. Pods stay on its account until they are gone."""
-        if self._nodes.pop(name, None) is None:
+        old = self._nodes.pop(name, None)
+        if old is None:
             return
+        self._order.remove(name)
         self._rooms.node_changed(name)
         self.kept_apart.nodes_changed()
+        self.graph.node_changed(old, None)
         self._account(name).resize(NOTHING)
-        self.graph.follow(name, None, NodeUse())
         self._negative.discard(name)
         self._forget_empty(name)
         self.changed()
@@ -239,7 +239,8 @@ class Ledger:
             self.kept_apart.put(pod, pod.node, bound=True)
             self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
             touched[pod.node] = None
-        self._settle(*touched)
+        for name in touched:
+            self._note_negative(name)
 
     def drop_foreign(self, uid: str) -> None:
         """Stop counting a foreign pod."""
@@ -247,22 +248,17 @@ class Ledger:
         if node is not None:
             self.kept_apart.drop(uid)
             self._account(node).remove(uid)
-            self._settle(node)
+            self._note_negative(node)
             self._forget_empty(node)
             self.changed()
 
     def recount(self, name: str) -> None:
-        """Count a node again from its node object and its pods, and book it again."""
+        """Count a node again from its node object and its pods."""
         node = self._nodes.get(name)
         self._account(name).recount(node.allocatable if node is not None else NOTHING)
-        self.graph.cancel_node(name)
-        self._settle(name)
+        self._note_negative(name)
         self._forget_empty(name)
         self.changed()
-
-    def cancel_orphan(self, job: int) -> None:
-        """Cancel a job of the matcher that belongs to no allocation and no foreign pod."""
-        self.bookings.matcher.cancel((job,))
 
     def changed(self) -> None:
         """Record that waiting gangs should be tried again."""
@@ -282,57 +278,41 @@ class Ledger:
         gang: object,
         strength: Strength = Strength.PLANNED,
     ) -> None:
-        """Allocate the planned places of a gang's pods, with their drafted devices.
-
-        Raises `NoCapacity`; then nothing is allocated, and the drafts are given up.
-        """
-        sizes = [self.rounded(pod.requests) for pod, _ in places]
-        shares = [(pod.uid, place.node, size) for (pod, place), size in zip(places, sizes, strict=True)]
-        full = self.bookings.book_all(shares)
-        if full:
-            for pod, _ in places:
-                self.devices.give_up(pod.uid)
-            raise NoCapacity(f"node {full} has no room left in whole units")
-        for (pod, place), size in zip(places, sizes, strict=True):
-            self._allocate(pod, place, gang, strength, size)
+        """Allocate the planned places of a gang's pods. Raises `NoCapacity`; then nothing is allocated."""
+        for at, (pod, place) in enumerate(places):
+            account = self._accounts.get(place.node)
+            if place.node not in self._nodes or account is None or not account.takes(pod.requests):
+                self.undo(pod.uid for pod, _ in places[:at])
+                raise NoCapacity(f"node {place.node} has no room left")
+            self._allocate(pod, place, gang, strength)
 
     def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
         """Count a bound pod, even without capacity; return what it holds."""
         return self.adopt_all(((pod, gang),), strength)[0]
 
     def adopt_all(self, bound: Iterable[tuple[Pod, object]], strength: Strength) -> list[Assignment]:
-        """Count bound pods, each with its gang, as `adopt` does; in a conflict the earlier pod is booked."""
+        """Count bound pods, each with its gang, as `adopt` does; the earlier pod has the first choice of devices."""
         assignments: list[Assignment] = []
-        booked: list[tuple[str, str, Resources]] = []
         for pod, gang in bound:
             self.release(pod.uid)
-            requests = self.rounded(pod.requests)
-            shares, final = self.devices.redraft(pod) if pod.devices else ((), True)
+            shares, final = shares_of_bound(pod, self._present_device_use()) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
-            self._allocate(pod, assignment, gang, strength, requests)
+            self._allocate(pod, assignment, gang, strength)
             if not final:
                 self.lacking_devices.add(pod.uid)
             assignments.append(assignment)
-            booked.append((pod.uid, pod.node, requests))
-        self.bookings.book_bound(booked)
         return assignments
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
         """After a start, allocate the node that a pod was steered to; None when there is no capacity."""
         node = pod.nominated
-        if node not in self._nodes or not self._accounts[node].takes(
-            self.rounded(pod.requests), pod.host_ports
-        ):
+        if node not in self._nodes or not self._accounts[node].takes(pod.requests, pod.host_ports):
             return None
-        elsewhere = self.graph.catalogue.nodes() - {node}
-        drafted = self.devices.draft(pod, elsewhere) if pod.devices else ()
-        if not isinstance(drafted, tuple):
+        devices = serve(pod, self.device_use(), {node}) if pod.devices else []
+        if isinstance(devices, str):
             return None
-        assignment = Assignment(pod.uid, node, drafted)
-        try:
-            self.take(pod, assignment, gang, Strength.COMMITTED)
-        except NoCapacity:
-            return None
+        assignment = Assignment(pod.uid, node, shares_of(devices))
+        self._allocate(pod, assignment, gang, Strength.COMMITTED)
         return assignment
 
     def amend(self, pod: Pod) -> None:
@@ -340,11 +320,10 @@ class Ledger:
         held = self._allocations.get(pod.uid)
         if held is None or held.requests == pod.requests:
             return
-        amended = self._allocations[pod.uid] = replace(held, requests=pod.requests)
+        self._allocations[pod.uid] = replace(held, requests=pod.requests)
         node = held.assignment.node
-        self._account(node).add(pod.uid, self.rounded(pod.requests), foreign=False, ports=held.ports)
-        self.bookings.rebook(amended)
-        self._settle(node)
+        self._account(node).add(pod.uid, pod.requests, foreign=False, ports=held.ports)
+        self._note_negative(node)
         self.changed()
 
     def claims_changed(self, pod: Pod) -> list[str]:
@@ -367,15 +346,15 @@ class Ledger:
             return
         assignment = replace(held.assignment, uid=pod.uid)
         self._allocations[pod.uid] = replace(held, name=pod.name, assignment=assignment)
-        self.bookings.rename(held, pod.uid)
         self._rooms.rename(uid, pod.uid)
         self.kept_apart.rename(uid, pod.uid, pod.name)
         self.gang_nodes.remove(uid)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).rename(uid, pod.uid)
-        if uid in self.lacking_devices:
-            self.lacking_devices.remove(uid)
-            self.lacking_devices.add(pod.uid)
+        for uids in (self.lacking_devices, self._device_holders):
+            if uid in uids:
+                uids.remove(uid)
+                uids.add(pod.uid)
 
     def strengthen(self, uid: str, strength: Strength) -> None:
         """Raise the strength of an allocation; it never becomes weaker."""
@@ -386,8 +365,7 @@ class Ledger:
                 self.kept_apart.has_bound(uid)
 
     def release(self, uid: str) -> None:
-        """Free what a pod holds, drafts included; nothing happens when it holds nothing."""
-        self.devices.give_up(uid)
+        """Free what a pod holds; nothing happens when it holds nothing."""
         held = self._allocations.pop(uid, None)
         if held is None:
             return
@@ -395,10 +373,12 @@ class Ledger:
         self.lacking_devices.discard(uid)
         self._rooms.drop(uid)
         self.kept_apart.drop(uid)
-        self.bookings.release(held)
+        if held.assignment.devices:
+            self._device_holders.discard(uid)
+            self._present_device_use().add(held.assignment.devices, -1)
         self._account(node).remove(uid)
         self.gang_nodes.remove(uid)
-        self._settle(node)
+        self._note_negative(node)
         self._forget_empty(node)
         self.changed()
 
@@ -409,22 +389,19 @@ class Ledger:
             self.release(uid)
         self.version = version
 
-    def close(self) -> None:
-        """Free the matcher."""
-        self.bookings.matcher.close()
-
     # Inside.
 
-    def _allocate(
-        self, pod: Pod, assignment: Assignment, gang: object, strength: Strength, requests: Resources
-    ) -> None:
+    def _allocate(self, pod: Pod, assignment: Assignment, gang: object, strength: Strength) -> None:
         held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
+        use = self._present_device_use() if assignment.devices else None
         self._allocations[pod.uid] = held
         self._rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
         self.kept_apart.put(pod, assignment.node, strength is Strength.BOUND)
-        self.bookings.take_drafted_devices(held)
+        if use is not None:
+            self._device_holders.add(pod.uid)
+            use.add(assignment.devices)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
-        self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)
+        self._account(assignment.node).add(pod.uid, pod.requests, foreign=False, ports=pod.host_ports)
         self._note_negative(assignment.node)
 
     def _account(self, name: str) -> NodeAccount:
@@ -440,27 +417,46 @@ class Ledger:
             del self._accounts[name]
             self.journal.note(name)
             self._negative.discard(name)
-            self.bookings.stop_waiting(name)
 
     def _note_negative(self, name: str) -> None:
         account = self._accounts[name]
         over = name in self._nodes and min(account.free.values(), default=0) < 0
         (self._negative.add if over else self._negative.discard)(name)
 
-    def _settle(self, *names: str) -> None:
-        """Book what foreign pods use of nodes, and the allocations there that wait for capacity."""
-        for name in names:
-            self._note_negative(name)
-        present = [self._accounts[name] for name in names if name in self._nodes]
-        self.bookings.settle({one.name: NodeUse(one.allocatable, one.foreign_use) for one in present})
 
-    def _renewed(self, other_units: bool) -> None:
-        """Count every allocation in the units of the graph that is now in use."""
-        if other_units:
-            for uid, held in self._allocations.items():
-                rounded = self.rounded(held.requests)
-                self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
-        for name in self._nodes:
-            # Free amounts also depend on the leaves of a node in the graph.
-            self.journal.note(name)
-        self.changed()
+class NodeOrder:
+    """The names of all nodes in their natural order, or ``descending``."""
+
+    def __init__(self, descending: bool) -> None:
+        self._descending = descending
+        self._names: list[str] = []
+        self._ordered: tuple[str, ...] | None = ()
+        self._positions: dict[str, int] = {}
+
+    def replace(self, names: Iterable[str]) -> None:
+        """Make these the nodes."""
+        self._names = sorted(names, key=natural_order)
+        self._ordered = None
+
+    def add(self, name: str) -> None:
+        """Add a node."""
+        insort(self._names, name, key=natural_order)
+        self._ordered = None
+
+    def remove(self, name: str) -> None:
+        """Remove a node."""
+        del self._names[bisect_left(self._names, natural_order(name), key=natural_order)]
+        self._ordered = None
+
+    def sorted(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return those of ``names`` that are nodes, in order; the same tuple for all nodes until one comes or goes."""
+        if self._ordered is None:
+            self._ordered = tuple(reversed(self._names) if self._descending else self._names)
+            self._positions = {name: position for position, name in enumerate(self._ordered)}
+        positions = self._positions
+        if len(names) == len(positions):
+            return self._ordered
+        if len(names) * FEW < len(positions):
+            return tuple(sorted(filter(positions.__contains__, names), key=positions.__getitem__))
+        wanted = names if isinstance(names, Set) else set(names)
+        return tuple(filter(wanted.__contains__, self._ordered))

@@ -1,4 +1,4 @@
-"""Choosing the devices of a whole gang together, if a choice pod by pod leaves no place for some pod.
+"""Choosing the devices of a whole gang together.
 
 A device on a node decides its pod's node, and a device that one member could do without may be the only one that
 another can use. So this is a depth-first search over the members that ask for devices, those with the fewest choices
@@ -10,12 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import combinations
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import Amounts, CapacityTable
-from fluence_extender.model.assignment import DeviceShare
+from fluence_extender.ledger.device_use import (
+    Chosen,
+    DeviceUse,
+    kind_of,
+    node_of,
+    usable_devices,
+    ways_to_serve,
+)
 from fluence_extender.model.pod import Pod
 
 BUDGET = 20_000
@@ -24,9 +30,6 @@ BUDGET = 20_000
 PORTS_PER_CHOICE = 32
 """To compare a pod's host ports with so many of a node counts as one more choice."""
 
-Chosen = tuple[tuple[Device, int], ...]
-"""Devices, with the number of units of each."""
-
 
 @dataclass(frozen=True, slots=True)
 class DevicePod:
@@ -34,38 +37,6 @@ class DevicePod:
 
     pod: Pod
     nodes: Set[str]
-
-
-class DeviceUse:
-    """The units of each device in use. A device with parts is free if neither it nor any part is in use."""
-
-    def __init__(self, catalogue: DeviceCatalogue, shares: Sequence[DeviceShare]) -> None:
-        self._used: dict[str, int] = {}
-        self._below: dict[str, int] = {}
-        for share in shares:
-            device = catalogue.at(share.path)
-            if device is not None:
-                self.take(device, share.amount)
-
-    def take(self, device: Device, amount: int) -> None:
-        """Count ``amount`` units of the device as in use; a negative amount frees units."""
-        self._used[device.path] = self._used.get(device.path, 0) + amount
-        for path in _above(device.path):
-            self._below[path] = self._below.get(path, 0) + amount
-
-    def free(self, device: Device) -> int:
-        """Return how many units of the device are free."""
-        if any(self._used.get(path) for path in _above(device.path)):
-            return 0
-        used = self._used.get(device.path, 0)
-        if device.leaf:
-            return device.count - used
-        return 0 if used or self._below.get(device.path) else 1
-
-
-def _above(path: str) -> Iterator[str]:
-    while (path := path.rpartition("/")[0]) != "":
-        yield path
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +57,11 @@ class _Request:
 class DeviceSearch:
     """The ways to give all pods their devices, each way with the nodes to which it pins pods."""
 
-    def __init__(
-        self, pods: Sequence[DevicePod], catalogue: DeviceCatalogue, use: DeviceUse, table: CapacityTable
-    ) -> None:
+    def __init__(self, pods: Sequence[DevicePod], use: DeviceUse, table: CapacityTable) -> None:
+        """Prepare a search; ``use`` is changed by it."""
         self._use = use
         self._table = table
-        self._requests = _in_order(pods, catalogue)
+        self._requests = _in_order(pods, use.catalogue)
         self._free: dict[str, Amounts] = {}
         self._ports = {table.names[row]: ports for row, ports in table.ports.items()}
         self._pins: dict[str, str] = {}
@@ -113,13 +83,6 @@ class DeviceSearch:
                 continue
             stack.append(self._choices(len(stack)))
 
-    def release(self) -> None:
-        """Free the choices of the last way; call this if no other way is needed."""
-        for chosen in self._chosen:
-            for device, amount in chosen:
-                self._use.take(device, -amount)
-        self._chosen.clear()
-
     def _way(self) -> dict[str, list[Chosen]]:
         way: dict[str, list[Chosen]] = {}
         for request, chosen in zip(self._requests, self._chosen, strict=True):
@@ -131,14 +94,17 @@ class DeviceSearch:
         request = self._requests[at]
         uid = request.owner.pod.uid
         tried: set[object] = set()
-        for chosen in self._candidates(request):
+        same_pod = at > 0 and self._requests[at - 1].owner is request.owner
+        backend = self._chosen[at - 1][0][0].backend if same_pod else ""
+        first = self._first(request)
+        for chosen in ways_to_serve(request.devices, request.amount, self._use, backend, first):
             self.budget -= 1
             if self.budget < 0:
                 return
-            node = chosen[0][0].node
+            node = node_of(chosen)
             pinned = self._pins.get(uid, "")
-            alike = tuple((_kind(one), self._use.free(one)) for one, _ in chosen)
-            if alike in tried or (node and pinned not in ("", node)) or self._out_of_order(request, chosen):
+            alike = tuple((kind_of(device), self._use.free(device)) for device, _ in chosen)
+            if alike in tried or (node and pinned not in ("", node)):
                 continue
             tried.add(alike)
             if node and not pinned and not self._pin(request.owner, node):
@@ -153,27 +119,14 @@ class DeviceSearch:
             if node and not pinned:
                 self._unpin(request.owner, node)
 
-    def _out_of_order(self, request: _Request, chosen: Chosen) -> bool:
-        """Return whether the preceding equal pod has chosen a later device, which makes this way a repetition."""
-        if request.like_before < 0:
-            return False
-        before = self._chosen[request.like_before]
-        return request.devices.index(chosen[0][0]) < request.devices.index(before[0][0])
+    def _first(self, request: _Request) -> int:
+        """Return the position of the first device to choose.
 
-    def _candidates(self, request: _Request) -> Iterator[Chosen]:
-        """Yield the free devices that meet a request: one pool, or whole devices below one vertex."""
-        siblings: dict[str, list[Device]] = {}
-        for device in request.devices:
-            free = self._use.free(device)
-            if device.leaf and free >= request.amount:
-                yield ((device, request.amount),)
-            elif not device.leaf and free:
-                siblings.setdefault(device.path.rpartition("/")[0], []).append(device)
-        for together in siblings.values():
-            if len({_kind(device) for device in together}) == 1:
-                together = together[: request.amount]
-            for some in combinations(together, request.amount):
-                yield tuple((device, 1) for device in some)
+        Equal pods choose in the order of the devices, because any other way is a repetition.
+        """
+        if request.like_before < 0:
+            return 0
+        return request.devices.index(self._chosen[request.like_before][0][0])
 
     def _pin(self, one: DevicePod, node: str) -> bool:
         """Subtract the pod's share from ``node``; return False when it doesn't fit."""
@@ -198,12 +151,6 @@ class DeviceSearch:
         self._free[node] = self._free[node] + self._table.row_of(pod.requests)
         self._ports[node] = self._ports[node][: len(self._ports[node]) - len(pod.host_ports)]
         del self._pins[pod.uid]
-
-
-def _kind(device: Device) -> tuple[object, ...]:
-    """Return the kind of a device. Two devices of a kind are interchangeable if they have as many free units."""
-    parent = device.path.rpartition("/")[0]
-    return (parent, device.backend, device.type, device.count, tuple(sorted(device.attributes.items())))
 
 
 def _in_order(pods: Sequence[DevicePod], catalogue: DeviceCatalogue) -> list[_Request]:
@@ -240,6 +187,6 @@ def _in_order(pods: Sequence[DevicePod], catalogue: DeviceCatalogue) -> list[_Re
     return ordered
 
 
-def _usable(one: DevicePod, kind: str, catalogue: DeviceCatalogue) -> tuple[Device, ...]:
-    found = eligible(catalogue, kind, one.pod.requires)
-    return tuple(device for device in found if not device.node or device.node in one.nodes)
+def _usable(owner: DevicePod, kind: str, catalogue: DeviceCatalogue) -> tuple[Device, ...]:
+    devices = usable_devices(catalogue, kind, owner.pod)
+    return tuple(device for device in devices if not device.node or device.node in owner.nodes)

@@ -72,7 +72,7 @@ class Lacks:
         if len(self._nodes) >= MOST_ROOMS:
             self._nodes.clear()
         nodes = self._nodes.setdefault(nodes, nodes)
-        shape = Shape(self._ledger.rounded(pod.requests), len(demands), nodes)
+        shape = Shape(pod.requests, len(demands), nodes)
         table = self._ledger.free.now()
         return Lack((shape, [one.pod for one in demands]), table, self._basis(table))
 
@@ -123,7 +123,7 @@ class Lacks:
         room = self._rooms.pop(key, None)
         journal = self._ledger.journal
         changed = journal.since(room.mark) if room is not None and room.table is table else None
-        if room is None or changed is None or len(room.usable) != len(table.free):
+        if room is None or changed is None or (len(room.usable), len(room.size)) != table.free.shape:
             if len(self._rooms) >= MOST_ROOMS:
                 del self._rooms[next(iter(self._rooms))]
             room = _Room(shape, table)

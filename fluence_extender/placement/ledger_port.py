@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue
-from fluence_extender.ledger.accounts import Allocation
+from fluence_extender.graph.catalogue import DeviceCatalogue
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.ledger.device_rooms import DeviceRooms
+from fluence_extender.ledger.device_use import DeviceUse
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason
-from fluence_extender.model.resources import Resources
 
 
 class CapacitySource(Protocol):
@@ -45,20 +43,6 @@ class GraphView(Protocol):
         ...
 
 
-class Devices(Protocol):
-    """The virtual devices of pods that are being placed."""
-
-    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> tuple[DeviceShare, ...] | Reason:
-        """Hold devices that the pod asks for, or return the reason why that is impossible."""
-        ...
-
-    def hold(
-        self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
-    ) -> tuple[DeviceShare, ...] | None:
-        """Hold exactly these devices; None when they aren't free."""
-        ...
-
-
 class PlanningRules(Protocol):
     """What planning has to respect beside the capacity."""
 
@@ -71,8 +55,9 @@ class PlanningRules(Protocol):
         """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
         ...
 
-    def rounded(self, requests: Resources) -> Resources:
-        """Return ``requests`` as they are counted."""
+    @property
+    def spreads(self) -> bool:
+        """Whether the policy takes the nodes with the most room first."""
         ...
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
@@ -93,9 +78,8 @@ class PlanningRules(Protocol):
 class LedgerReader(PlanningRules, Protocol):
     """The part of a ledger that placement reads."""
 
-    @property
-    def allocations(self) -> Mapping[str, Allocation | PodUse]:
-        """What our pods hold, by uid; in a copy, of the pods with devices and of those that were placed there."""
+    def device_use(self) -> DeviceUse:
+        """Return how much of each virtual device is held; the caller may change it."""
         ...
 
     @property
@@ -121,21 +105,13 @@ class LedgerView(LedgerReader, Protocol):
         """Return what a pod uses now; None when it isn't counted."""
         ...
 
+    def device_holders(self) -> Iterable[PodUse]:
+        """Return the use of each of our pods with virtual devices."""
+        ...
+
 
 class LedgerPort(LedgerReader, Protocol):
-    """A ledger to plan on. Amounts are exact; `rounded` requests are what is taken."""
-
-    @property
-    def devices(self) -> Devices:
-        """The virtual devices."""
-        ...
-
-    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return where the matcher puts equal pods (node -> pods), None if it can't tell.
-
-        Raises `Busy` for lack of capacity.
-        """
-        ...
+    """A ledger to plan on. Amounts are exact."""
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Allocate the places of a gang's pods. Raises `NoCapacity`; then nothing is allocated."""

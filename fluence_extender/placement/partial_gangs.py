@@ -13,14 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fluence_extender.ledger.device_drafts import why_not
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand, shape_key, unplannable
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import LedgerPort
-from fluence_extender.placement.reasons import Reasons, ShapeNodes, never_a_place, too_few_devices_ever
+from fluence_extender.placement.reasons import (
+    Reasons,
+    ShapeNodes,
+    never_a_place,
+    too_few_devices_ever,
+    why_no_devices,
+)
 from fluence_extender.placement.search import Shape
 
 MOST_KINDS = 16
@@ -111,15 +116,16 @@ class PartialGangs:
 
     def _alone(self, pod: Pod) -> ShapeNodes:
         """Return one member's shape with its nodes."""
-        shape = Shape(self._ledger.rounded(pod.requests), 1, (), pod.host_ports)
+        shape = Shape(pod.requests, 1, (), pod.host_ports)
         (found,) = self._reasons.shapes([(shape, [pod])])
         return found
 
     def _devices(self, pods: Sequence[Pod], size: int) -> Reason | None:
         catalogue = self._ledger.graph.catalogue
+        everywhere = catalogue.nodes()
         for pod in pods:
-            for kind, amount in sorted(pod.devices.items()):
-                alone = why_not(catalogue, kind, amount, pod.requires, catalogue.devices)
+            for kind in sorted(pod.devices):
+                alone = why_no_devices(catalogue, kind, pod, everywhere)
                 if alone.code is not ReasonCode.BUSY:
                     return alone
         if not all(pod.devices for pod in pods) or len({tuple(pod.requires.items()) for pod in pods}) > 1:

@@ -1,7 +1,7 @@
 """Planning a gang: each of its pods gets a node and devices, or none does and the reason is given.
 
 If topology constraints bind members to a domain, the allowed sets of nodes are tried in order, best first, constraint
-by constraint from the outermost to the innermost. Within a set of nodes `matching` places the pods, on either engine.
+by constraint from the outermost to the innermost. Within a set of nodes `matching` places the pods.
 Each pod gets an allocation of its own in the ledger, so that the end of one pod frees exactly its share. A failed plan
 leaves the ledger unchanged.
 """
@@ -15,6 +15,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.placement.chooser import Chooser, FirstFit
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -69,12 +70,18 @@ class Planner:
     """Plans gangs on a ledger, which then holds the result. Callers that drop a plan have to release it there."""
 
     def __init__(
-        self, ledger: LedgerPort, eligibility: EligibilityIndex, topology: Topology | None = None
+        self,
+        ledger: LedgerPort,
+        eligibility: EligibilityIndex,
+        topology: Topology | None = None,
+        chooser: Chooser | None = None,
     ) -> None:
+        """Make a planner; without ``chooser``, equal members are placed by first fit."""
         self._ledger = ledger
         self._eligibility = eligibility
         self._topology = topology or Topology(eligibility, ledger.graph.levels)
-        self._matching = Matching(ledger, eligibility, self._topology.place)
+        self.chooser = chooser or FirstFit(ledger.spreads)
+        self._matching = Matching(ledger, eligibility, self._topology.place, self.chooser)
         self._reasons = Reasons(ledger, eligibility)
         self._partial_gangs = PartialGangs(ledger, eligibility, self._reasons)
         self._last: tuple[tuple[Demand, ...], int, dict[TopologyConstraint | None, tuple[Demand, ...]]] = (

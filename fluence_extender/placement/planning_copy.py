@@ -1,39 +1,20 @@
 """A copy of the ledger, for plans without some of the pods or at a later time.
 
-A copy has its own capacity and no matcher. The exact search decides whether a gang fits, on the same amounts as in the
-ledger. The places that it finds are a projection, which never becomes an allocation of the ledger.
+A copy has its own capacity, and the exact search decides there whether a gang fits. The places that it finds are a
+projection, which never becomes an allocation of the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
 from fluence_extender.ledger.device_rooms import DeviceRooms
+from fluence_extender.ledger.device_use import DeviceUse
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
-from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.resources import Resources
-from fluence_extender.placement.ledger_port import Devices, LedgerView, PlanningRules
-
-
-class CopiedDevices(Devices, Protocol):
-    """The virtual devices of a copy."""
-
-    def give_up(self, uid: str) -> None:
-        """Free what a pod has drafted."""
-        ...
-
-    def add_free(self, shares: Iterable[DeviceShare], sign: int) -> None:
-        """Free shares that a removed pod holds (``sign`` is 1), or count them as held again (-1)."""
-        ...
-
-
-def device_uses(ledger: LedgerView) -> dict[str, PodUse]:
-    """Return the use of each of our pods with devices, by uid."""
-    uses = (ledger.use_of(uid) for uid, held in ledger.allocations.items() if held.assignment.devices)
-    return {use.uid: use for use in uses if use is not None}
+from fluence_extender.placement.ledger_port import PlanningRules
 
 
 class PlanningCopy:
@@ -49,12 +30,10 @@ class PlanningCopy:
         rules: PlanningRules,
         tables: tuple[CapacityTable, CapacityTable],
         holders: Mapping[str, PodUse],
-        devices: CopiedDevices,
     ) -> None:
         self.free = CopiedCapacity(tables[0])
         self.whole = CopiedCapacity(tables[1])
         self.graph = rules.graph
-        self.devices = devices
         self.kept_apart = rules.kept_apart
         self.allocations: dict[str, PodUse] = dict(holders)
         self.within: Collection[str] | None = None
@@ -84,9 +63,15 @@ class PlanningCopy:
             self._all_known = ordered
         return ordered
 
-    def rounded(self, requests: Resources) -> Resources:
-        """Return ``requests`` as they are counted."""
-        return self._rules.rounded(requests)
+    @property
+    def spreads(self) -> bool:
+        """Whether the policy takes the nodes with the most room first."""
+        return self._rules.spreads
+
+    def device_use(self) -> DeviceUse:
+        """Return how much of each virtual device is held here."""
+        shares = (share for held in self.allocations.values() for share in held.assignment.devices)
+        return DeviceUse(self.graph.catalogue, shares)
 
     @property
     def device_rooms(self) -> DeviceRooms:
@@ -96,18 +81,11 @@ class PlanningCopy:
         self._rooms.without(self._removed)
         return self._rooms
 
-    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> None:
-        """Return None, because a copy has no matcher."""
-
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
-        """Allocate places whose devices are held already. The pods then wait for the devices that they claim."""
-        sizes: dict[Resources, Resources] = {}
+        """Allocate places. The pods then wait for the devices that they claim."""
         uses: list[PodUse] = []
         for pod, assignment in places:
-            requests = sizes.get(pod.requests)
-            if requests is None:
-                requests = sizes[pod.requests] = self.rounded(pod.requests)
-            uses.append(PodUse(assignment, requests, pod.host_ports))
+            uses.append(PodUse(assignment, pod.requests, pod.host_ports))
             if pod.claims:
                 self.device_rooms.put(pod.uid, assignment.node, pod.claims)
         self.allocations.update((use.uid, use) for use in uses)
@@ -115,10 +93,9 @@ class PlanningCopy:
         self.free.add_all_free([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
     def undo(self, uids: Iterable[str]) -> None:
-        """Release what these pods hold in the copy, drafts included."""
+        """Release what these pods hold in the copy."""
         uses: list[PodUse] = []
         for uid in uids:
-            self.devices.give_up(uid)
             if self._rooms is not None:
                 self._rooms.drop(uid)
             if uid in self._placed:
@@ -140,7 +117,6 @@ class PlanningCopy:
         self._add_free(use, -1)
 
     def _add_free(self, use: PodUse, sign: int) -> None:
-        self.devices.add_free(use.assignment.devices, sign)
         self.free.add_free(use.assignment.node, use.requests, use.ports, sign)
 
     def remove_all(self, uids: Collection[str], removable: RemovablePods) -> None:

@@ -8,19 +8,19 @@ counters or times that change while the gang waits for the same thing, because e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible, why_none
 from fluence_extender.ledger.capacity import CapacityTable
+from fluence_extender.ledger.device_use import DeviceUse
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.quantity import in_binary
 from fluence_extender.model.reason import Reason, ReasonCode, busy, short, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from fluence_extender.placement.demand import Group
-from fluence_extender.placement.device_search import DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
 from fluence_extender.placement.errors import NoPlace, SearchBudgetSpent
 from fluence_extender.placement.ledger_port import LedgerPort
@@ -74,16 +74,7 @@ class Reasons:
         return [self._ledger.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
     def reason(self, no: NoPlace) -> Reason:
-        """Return why the shapes have no place, and which requests the matcher rounds up."""
-        reason = self._find_reason(no)
-        return replace(reason, text=f"{reason.text}{rounding(no.groups, reason.lacking)}")
-
-    def lacking(self, group: Group, part: Part) -> Reason:
-        """Return why equal members wait if only ``part`` of them fits now."""
-        reason = no_place_beside(self.shapes([group]), part)
-        return replace(reason, text=f"{reason.text}{rounding([group], reason.lacking)}")
-
-    def _find_reason(self, no: NoPlace) -> Reason:
+        """Return why the shapes have no place."""
         shapes = self.shapes(no.groups)
         never = self._never_a_place(shapes)
         if never is not None:
@@ -93,11 +84,15 @@ class Reasons:
         if no.devices is not None and all(one.shape.nodes or not one.tie for one in shapes):
             pods = [pod for _, pods in no.groups for pod in pods]
             fitting = part_that_fits([one.shape for one in shapes], free).members
-            in_use = devices_in_use(self._ledger)
+            in_use = self._ledger.device_use()
             return _too_few_devices(pods, fitting, self._ledger.graph.catalogue, in_use) or no.devices
         if no.fallback is not None:
             return Reason(ReasonCode.BUSY, f"busy: {no.fallback}")
         return found
+
+    def lacking(self, group: Group, part: Part) -> Reason:
+        """Return why equal members wait if only ``part`` of them fits now."""
+        return no_place_beside(self.shapes([group]), part)
 
     def _never_a_place(self, shapes: Sequence[ShapeNodes]) -> Reason | None:
         """Return `never_a_place`. It is cached, because many waiting gangs are alike.
@@ -295,28 +290,7 @@ def _have(name: str, amount: int) -> str:
     return amount_text(name, amount) if amount > 0 else f"no {name}"
 
 
-def rounding(groups: Sequence[Group], lacking: Collection[str]) -> str:
-    """Return the end of a sentence that names requests that the matcher rounds up to whole units.
-
-    Only requests for what is ``lacking`` are named. Return "" if there are none.
-    """
-    counted = {
-        f"{amount_text(name, pods[0].requests[name])} counts as {amount_text(name, shape.requests[name])}": None
-        for shape, pods in groups
-        for name in lacking
-        if pods[0].requests[name] < shape.requests[name]
-    }
-    listed = ", ".join(list(counted)[:MOST_KINDS])
-    return f"; this engine takes whole cores and GiB: {listed}" if listed else ""
-
-
 # Devices.
-
-
-def devices_in_use(ledger: LedgerPort) -> DeviceUse:
-    """Return how much of each device the pods of the ledger hold."""
-    held = [share for one in ledger.allocations.values() for share in one.assignment.devices]
-    return DeviceUse(ledger.graph.catalogue, held)
 
 
 def _tied_to(catalogue: DeviceCatalogue, pod: Pod) -> frozenset[str] | None:
@@ -336,16 +310,33 @@ def _tied_to(catalogue: DeviceCatalogue, pod: Pod) -> frozenset[str] | None:
 
 
 def _served(devices: Sequence[Device], amount: int, use: DeviceUse | None = None) -> int:
-    """Return how many pods get ``amount`` of ``devices`` each, from one place. Without ``use``, all are free."""
-    whole: Counter[str] = Counter()
-    pods = 0
+    """Return how many pods get ``amount`` of ``devices`` each at most. Without ``use``, all devices are free."""
+    totals: Counter[str] = Counter()
     for device in devices:
-        free = use.free(device) if use is not None else device.count
-        if device.leaf:
-            pods += max(free, 0) // amount
-        else:
-            whole[device.path.rpartition("/")[0]] += free
-    return pods + sum(free // amount for free in whole.values())
+        totals[device.node] += device.count if use is None else use.free(device)
+    everywhere = totals.pop("", 0) + sum(units % amount for units in totals.values())
+    return everywhere // amount + sum(units // amount for units in totals.values())
+
+
+def why_no_devices(catalogue: DeviceCatalogue, kind: str, pod: Pod, nodes: Container[str]) -> Reason:
+    """Return why a pod that may use ``nodes`` doesn't get the devices of a kind that it asks for."""
+    text = why_none(catalogue, kind, pod.requires)
+    if text is not None:
+        return Reason(ReasonCode.NO_BACKEND, f"no backend: {text}")
+    amount, matching = pod.devices[kind], eligible(catalogue, kind, pod.requires)
+    totals: Counter[str] = Counter()
+    for device in matching:
+        totals[device.node] += device.count
+    most = totals.pop("", 0) + max(totals.values(), default=0)
+    if amount > most:
+        return unsatisfiable(
+            f"the backends that match have {most} {kind} for one pod, and it asks for {amount}: "
+            "ask for less in each pod"
+        )
+    if not any(not device.node or device.node in nodes for device in matching):
+        return Reason(ReasonCode.BUSY, f"busy: no node with {kind} that matches may be used now")
+    backends = ", ".join(sorted({device.backend for device in matching})[:MOST_BACKENDS])
+    return Reason(ReasonCode.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
 
 
 def _too_few_devices(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
-from fluence_extender.model.assignment import Assignment, DeviceShare
-from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.placement.demand import Demand, SettledMember, grouped
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import LedgerView
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.planning_copy import PlanningCopy, device_uses
+from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.topology import Topology
-
-SEARCHED = Reason(ReasonCode.BUSY, "busy: all devices are searched for together")
 
 
 class Trial:
@@ -37,8 +32,7 @@ class Trial:
         self._copy = PlanningCopy(
             ledger,
             (ledger.free.now().copy(), ledger.whole.now()),
-            device_uses(ledger) if devices else {},
-            SearchedDevices(),
+            {use.uid: use for use in ledger.device_holders()} if devices else {},
         )
         self._planner = Planner(self._copy, eligibility, topology)
         self.removable = RemovablePods(self._copy.free.now())
@@ -110,21 +104,3 @@ class Trial:
             use = self._read[uid]
             if use is not None:
                 yield use
-
-
-class SearchedDevices:
-    """The devices of a copy whose planner always chooses the devices of all members together."""
-
-    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> Reason:
-        """Return a reason that makes the planner search."""
-        return SEARCHED
-
-    def hold(self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]) -> tuple[DeviceShare, ...]:
-        """Return what the search has chosen."""
-        return tuple(device.share(amount) for some in chosen for device, amount in some)
-
-    def give_up(self, uid: str) -> None:
-        """Do nothing, because there are no drafts."""
-
-    def add_free(self, shares: Iterable[DeviceShare], sign: int) -> None:
-        """Do nothing, because the search reads what each pod holds."""

@@ -20,13 +20,13 @@ from fluence_extender.cluster.port import TryPod
 from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.queue.beside import Beside
-from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER
+from fluence_extender.whatif.collector import paused_collector
 from fluence_extender.whatif.documents import TooManyPods, read_manifests
 from fluence_extender.whatif.manifests import (
     SimulationRequest,

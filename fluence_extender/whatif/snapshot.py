@@ -6,32 +6,28 @@ done on a `LedgerCopy` of it, in another thread, and never changes the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.beside import Beside, LedgerBeside
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.graph.catalogue import DeviceCatalogue
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
-from fluence_extender.ledger.device_drafts import why_not
 from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason
-from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
-from fluence_extender.placement.device_search import Chosen, DevicePod, DeviceSearch, DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.planning_copy import PlanningCopy, device_uses
+from fluence_extender.placement.planning_copy import PlanningCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +44,10 @@ class Snapshot:
 
     ``tables`` are the free capacity of the nodes, and their capacity when nothing runs; a `LedgerCopy` writes to them.
     ``order`` are the nodes in the order in which the policy fills them. ``closed_to_all`` are nodes that take no new
-    pods, ``preemptor_holds`` the nodes that are held for preemptors. ``rounded`` rounds requests as the ledger does.
-    ``uses`` is the use of pods with devices or with a known end, ``allocations`` what all of our pods hold.
-    ``gang_nodes`` are the gangs on each node, if only pods of one gang may share a node. ``kept_apart`` says from which
-    nodes pods keep others.
+    pods, ``preemptor_holds`` the nodes that are held for preemptors. ``spreads`` says that the policy takes the nodes
+    with the most room first. ``uses`` is the use of pods with devices or with a known end, ``allocations`` what all of
+    our pods hold. ``gang_nodes`` are the gangs on each node, if only pods of one gang may share a node. ``kept_apart``
+    says from which nodes pods keep others.
     """
 
     nodes: Sequence[Node]
@@ -59,7 +55,7 @@ class Snapshot:
     order: tuple[str, ...]
     graph: GraphCopy
     closed_to_all: frozenset[str]
-    rounded: Callable[[Resources], Resources]
+    spreads: bool
     uses: Mapping[str, PodUse]
     allocations: Mapping[str, Allocation]
     preemptor_holds: PreemptorHolds
@@ -90,8 +86,8 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
         ledger.in_order([node.name for node in present]),
         GraphCopy(ledger.graph.levels, ledger.graph.catalogue),
         frozenset(ledger.overcommitted),
-        ledger.rounded,
-        {use.uid: use for use in uses if use is not None} | device_uses(ledger),
+        ledger.spreads,
+        {use.uid: use for use in (*uses, *ledger.device_holders()) if use is not None},
         dict(ledger.allocations),
         ledger.preemptor_holds.copy(),
         ledger.gang_nodes.copy(),
@@ -110,20 +106,13 @@ class LedgerCopy(PlanningCopy):
         self.preemptor_holds = taken.preemptor_holds
         self._gang_nodes = taken.gang_nodes
         self._uses: dict[str, PodUse] = {}
-        sizes: dict[Resources, Resources] = {}
         for held in taken.allocations.values():
-            requests = sizes.get(held.requests)
-            if requests is None:
-                requests = sizes[held.requests] = taken.rounded(held.requests)
-            use = PodUse(held.assignment, requests, held.ports)
-            self._uses[use.uid] = use
+            self._uses[held.uid] = PodUse(held.assignment, held.requests, held.ports)
         index = EligibilityIndex()
         for node in taken.nodes:
             index.put(node)
         holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
-        shares = [share for use in holders.values() for share in use.assignment.devices]
-        devices = _DraftedDevices(taken.tables[0], index.nodes.keys(), taken.graph.catalogue, shares)
-        super().__init__(taken, taken.tables, holders, devices)
+        super().__init__(taken, taken.tables, holders)
         self.planner = Planner(self, index)
         self._beside = LedgerBeside(self)
         self._careful_planner = Planner(self._beside, index)
@@ -152,68 +141,9 @@ class LedgerCopy(PlanningCopy):
         """Return what one of our pods uses."""
         return self._uses.get(uid)
 
-
-class _DraftedDevices:
-    """The devices of a copy, which are drafted pod by pod as on the ledger."""
-
-    def __init__(
-        self,
-        free: CapacityTable,
-        nodes: Set[str],
-        catalogue: DeviceCatalogue,
-        shares: Sequence[DeviceShare],
-    ) -> None:
-        self._free = free
-        self._nodes = nodes
-        self._catalogue = catalogue
-        self._use = DeviceUse(catalogue, shares)
-        self._drafts: dict[str, list[tuple[Device, int]]] = {}
-
-    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> tuple[DeviceShare, ...] | Reason:
-        """Hold the devices that the pod asks for, or return why that is not possible."""
-        nodes = set(self._nodes) - set(barred_nodes)
-        asker = DevicePod(pod, nodes)
-        search = DeviceSearch([asker], self._catalogue, self._use, self._free)
-        for way, _ in search.ways():
-            found = list(way[pod.uid])
-            # A continued search takes its choices back. This search ends here, so it releases them, and `hold` counts
-            # them again.
-            search.release()
-            return self.hold(pod, found)
-        for kind, amount in sorted(pod.devices.items()):
-            usable = [
-                one for one in eligible(self._catalogue, kind, pod.requires) if one.node in ("", *nodes)
-            ]
-            if not any(self._use.free(one) for one in usable) or len(pod.devices) == 1:
-                return why_not(self._catalogue, kind, amount, pod.requires, usable)
-        kind, amount = sorted(pod.devices.items())[0]
-        return why_not(
-            self._catalogue, kind, amount, pod.requires, eligible(self._catalogue, kind, pod.requires)
-        )
-
-    def hold(
-        self, pod: Pod, chosen: Iterable[Chosen | Sequence[tuple[Device, int]]]
-    ) -> tuple[DeviceShare, ...]:
-        """Hold exactly these devices."""
-        shares = []
-        for some in chosen:
-            for device, amount in some:
-                self._use.take(device, amount)
-                self._drafts.setdefault(pod.uid, []).append((device, amount))
-                shares.append(device.share(amount))
-        return tuple(shares)
-
-    def give_up(self, uid: str) -> None:
-        """Free what a pod has drafted."""
-        for device, amount in self._drafts.pop(uid, ()):
-            self._use.take(device, -amount)
-
-    def add_free(self, shares: Iterable[DeviceShare], sign: int) -> None:
-        """Free shares that a removed pod holds (``sign`` is 1), or count them as held again (-1)."""
-        for share in shares:
-            device = self._catalogue.at(share.path)
-            if device is not None:
-                self._use.take(device, -sign * share.amount)
+    def device_holders(self) -> list[PodUse]:
+        """Return the use of each of our pods with virtual devices."""
+        return [use for use in self.allocations.values() if use.assignment.devices]
 
 
 @dataclass(slots=True)

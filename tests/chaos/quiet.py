@@ -49,16 +49,12 @@ class Outcome:
 
 @dataclass(slots=True)
 class Quiet:
-    """Checks ``stage``; ``wanted`` are the workloads that users want, ``patience`` is in seconds.
-
-    ``grain`` is the engine's unit in millicores.
-    """
+    """Checks ``stage``; ``wanted`` are the workloads that users want, ``patience`` is in seconds."""
 
     stage: Stage
     wanted: dict[str, Create]
     witness: Witness
     patience: float
-    grain: int
     excused: set[str] = field(default_factory=set)
     revived: list[str] = field(default_factory=list)
     drift: float = 0.0
@@ -122,7 +118,7 @@ class Quiet:
             *devices_held_twice(pods),
             *overfull(nodes, pods, self.excused),
             *self._astray(nodes, pods, moved),
-            *waiting_although_it_fits(self.wanted, nodes, pods, self.grain),
+            *waiting_although_it_fits(self.wanted, nodes, pods),
             *differences,
         ]
 

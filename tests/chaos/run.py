@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fluence_extender.graph.units import COARSE, FINE
 from tests.chaos.accidents import Accidents
 from tests.chaos.agenda import Agenda
 from tests.chaos.deeds import Create, Deed, Delete, kind_of
@@ -82,8 +81,7 @@ class Run:
             agenda = Agenda(story, revive)
             users = Users(stage.api, agenda)
             witness = Witness(stage.plane.api, {})
-            grain = (COARSE if report.engine == "fluxion" else FINE).cpu_millicores
-            quiet = Quiet(stage, users.wanted, witness, PATIENCE, grain)
+            quiet = Quiet(stage, users.wanted, witness, PATIENCE)
             accidents = Accidents(stage, agenda, users, witness, quiet.note_drift)
             witness.start()
             marks: list[int] = []

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fluence_extender.model.assignment import recorded_devices
-from fluence_extender.model.names import SCHEDULER_NAMES
 from tests.chaos.deeds import Create, Form
 from tests.chaos.witness import workload_of
 from tests.chaos.workloads import POOL
@@ -129,13 +128,9 @@ def waiting_although_it_fits(
     wanted: Mapping[str, Create],
     nodes: Mapping[str, Manifest],
     pods: Sequence[Manifest],
-    grain: int = 1,
 ) -> list[str]:
-    """Return the complete gangs of compute pods that have no bound pod although there is certainly room for them.
-
-    ``grain`` is the engine's unit in millicores; each of our pods gets a multiple of it.
-    """
-    room = _room(nodes, pods, grain)
+    """Return the complete gangs of compute pods that have no bound pod although there is certainly room for them."""
+    room = _room(nodes, pods)
     found: list[str] = []
     for name, mine in by_workload(pods).items():
         what = wanted.get(name)
@@ -144,7 +139,7 @@ def waiting_although_it_fits(
         waiting = [pod for pod in mine if is_alive(pod) and not node_of(pod)]
         if len(waiting) < what.members or len(waiting) < len(mine):
             continue
-        largest = max(_rounded(effective_requests(pod["spec"])["cpu"], grain) for pod in waiting)
+        largest = max(effective_requests(pod["spec"])["cpu"] for pod in waiting)
         rooms: Counter[str] = Counter()
         for node, free in room.items():
             rooms[pool_of(nodes[node]) if what.form in (Form.POOL, Form.PACKED) else ""] += free // largest
@@ -153,29 +148,15 @@ def waiting_although_it_fits(
     return found
 
 
-def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], grain: int) -> dict[str, int]:
-    """Return the free millicores of each node that takes pods, as an engine counts them.
-
-    What others leave is rounded down, and what each of our pods has is rounded up.
-    """
+def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest]) -> dict[str, int]:
+    """Return the free millicores of each node that takes pods."""
     room = {
         name: amounts(node["status"]["allocatable"])["cpu"]
         for name, node in nodes.items()
         if is_ready(node) and not node["spec"].get("unschedulable") and not node["spec"].get("taints")
     }
-    ours = dict.fromkeys(room, 0)
     for pod in pods:
         name = node_of(pod)
-        if name not in room or phase_of(pod) in ENDED:
-            continue
-        asked = effective_requests(pod["spec"]).get("cpu", 0)
-        if pod["spec"].get("schedulerName") in SCHEDULER_NAMES:
-            ours[name] += _rounded(asked, grain)
-        else:
-            room[name] -= asked
-    return {name: max(0, free // grain * grain - ours[name]) for name, free in room.items()}
-
-
-def _rounded(amount: int, grain: int) -> int:
-    """Return ``amount`` rounded up to a multiple of ``grain``."""
-    return -(-amount // grain) * grain
+        if name in room and phase_of(pod) not in ENDED:
+            room[name] -= effective_requests(pod["spec"]).get("cpu", 0)
+    return {name: max(0, free) for name, free in room.items()}

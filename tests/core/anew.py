@@ -77,12 +77,14 @@ def _why(reason: Reason | None, all_tried: bool) -> str:
 
 def anew(world: World) -> tuple[Controller, list[Action]]:
     """Start a core on what the API server has at this moment; return it, and what it decides to do."""
+    ledger = world.engine.ledger(world.policy)
     core = Controller(
-        world.engine.ledger(world.policy),
+        ledger,
         world.limits,
         clock=world.loop.time,
         calendar=world.loop.time,
         read_resources=LiveResources(lambda _, why: None).read,
+        chooser=world.engine.chooser(ledger, world.policy),
     )
     core.registry.seal = SEAL
     world.cluster.watch(core.observe)

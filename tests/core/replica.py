@@ -12,7 +12,6 @@ from fluence_extender.cluster.port import Lease, ListOwnPods
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.execution.threads import RunInThread
 from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.lease import ByLease
@@ -125,8 +124,7 @@ class Replica:
         self._seen: Lease | None = None
         self._seen_at = loop.time()
         self._candidate = asyncio.create_task(self._candidacy(offset))
-        rebuilder = GraphRebuilder(self.controller, self.live.reject_adopted, self.driver.wake, beside)
-        working = (self.driver.run(), self.election.run(), rebuilder.run())
+        working = (self.driver.run(), self.election.run())
         self._tasks = [asyncio.create_task(work) for work in working]
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
+from fluence_extender.graph.jgf import Jgf
 from fluence_extender.http.state.listings import Listing
 from fluence_extender.http.state.responses import graph_document, list_document
-from fluence_extender.matcher.port import Jgf
 from fluence_extender.model.access import EVERYTHING
 from tests.core.world import World
 

@@ -18,7 +18,6 @@ from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -31,7 +30,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from fluence_extender.whatif.simulator import Simulator
 from tests.core.clock import VirtualLoop
-from tests.core.engine import FINE_EMBEDDED, CoreEngine
+from tests.core.engine import EMBEDDED, CoreEngine
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.job_controller import JobController
 from tests.core.scheduler import FaultyScheduler
@@ -62,7 +61,7 @@ class World:
     def __init__(
         self,
         *objects: port.Watched,
-        engine: CoreEngine = FINE_EMBEDDED,
+        engine: CoreEngine = EMBEDDED,
         policy: str = "lonode",
         limits: Limits = LIMITS,
         scheduling: bool = True,
@@ -116,11 +115,11 @@ class World:
             read_resources=live.read,
             sink=self.sink,
             on_waited=self.on_waited,
+            chooser=self.engine.chooser(self.ledger, self.policy),
         )
         self.controller.registry.seal = SEAL
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)
-        rebuilder = GraphRebuilder(self.controller, live.reject_adopted, self.driver.wake, self._beside)
         driver = self.driver
 
         def sink(seen: Observation) -> None:
@@ -137,7 +136,7 @@ class World:
         self.state = ServiceState(self.controller, self.placements, simulator)
         self.scheduler.placements = self.placements
         self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.own_pods, every=AUDIT_EVERY)
-        working = (self.driver.run(), rebuilder.run(), self.auditor.run(self.driver.wake))
+        working = (self.driver.run(), self.auditor.run(self.driver.wake))
         self._tasks = [self.loop.create_task(work) for work in working]
         self.advance(0.05)
 
@@ -176,7 +175,6 @@ class World:
         for task in self._tasks:
             task.cancel()
         self.advance(0.0)
-        self.ledger.close()
 
     def restart(self) -> None:
         """Kill it and start another."""

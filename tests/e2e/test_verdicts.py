@@ -17,10 +17,11 @@ from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.placement.chooser import FirstFit
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.matching import Matching
 from fluence_extender.placement.search import capacity
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.e2e.conftest import empty
 from tests.e2e.harness import Manifest
 from tests.e2e.verdicts import REFUSALS, Draw, stock_filters, wait_until_judged
@@ -72,13 +73,13 @@ def own_verdicts(plane: ControlPlane, uids: Mapping[str, object]) -> dict[str, f
         return [json.dumps(one).encode() for one in plane.api.get(path)["items"]]
 
     pods = [decode_pod(raw) for raw in listed("/api/v1/pods")]
-    controller = Controller(FINE_EMBEDDED.ledger())
+    controller = Controller(EMBEDDED.ledger())
     controller.observe(Listed(Kind.NAMESPACE, tuple(map(decode_namespace, listed("/api/v1/namespaces")))))
     controller.observe(Listed(Kind.NODE, tuple(map(decode_node, listed("/api/v1/nodes")))))
     controller.observe(Listed(Kind.POD, tuple(pod for pod in pods if pod.uid not in uids)))
     controller.start()
     ledger = controller.ledger
-    matching = Matching(ledger, controller.eligibility, lambda name: (name,))
+    matching = Matching(ledger, controller.eligibility, lambda name: (name,), FirstFit())
     found = {}
     for pod in pods:
         if pod.uid in uids:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fluence_extender.matcher.errors import (
+from tests.ffi.documents import edge, graph, jobspec, vertex
+from tests.ffi.stub import Stub, compile_library
+from tests.oracle.errors import (
     Busy,
     EngineUnavailable,
     InvalidGraph,
@@ -20,10 +22,8 @@ from fluence_extender.matcher.errors import (
     UnknownJob,
     Unsatisfiable,
 )
-from fluence_extender.matcher.fluxion import create_fluxion_matcher
-from fluence_extender.matcher.port import JobInfo, Matcher, MatcherOptions, MatchOp
-from tests.ffi.documents import Json, edge, graph, jobspec, vertex
-from tests.ffi.stub import Stub, compile_library
+from tests.oracle.fluxion import create_fluxion_matcher
+from tests.oracle.port import JobInfo, Matcher, MatcherOptions, MatchOp
 
 R = {
     "graph": {
@@ -173,32 +173,6 @@ def test_graphs_and_options_that_cannot_be_loaded(stub: Stub, matcher: Matcher) 
     with pytest.raises(InvalidOptions, match="matcher_policy") as refused:
         create_fluxion_matcher(graph(), MatcherOptions(policy="best"))
     assert refused.value.errno == errno.EPROTO
-
-
-def test_a_counted_leaf_becomes_the_vertices_it_stands_for(stub: Stub, matcher: Matcher) -> None:
-    compact: Json = graph(nodes=1, cores=0)
-    compact["graph"]["nodes"].append(vertex(10, "core", "/cluster0/node0/core0", 0, count=3, uniq_id=10))
-    compact["graph"]["nodes"][-1]["metadata"]["basename"] = "core"
-    compact["graph"]["edges"].append(edge(1, 10))
-    matcher.close()
-    create_fluxion_matcher(compact, MatcherOptions()).close()
-    sent = json.loads(stub.last_call[1])["graph"]
-    paths = [node["metadata"]["paths"]["containment"] for node in sent["nodes"]]
-    assert paths[2:] == [f"/cluster0/node0/core{i}" for i in range(3)]
-    assert [node["metadata"]["uniq_id"] for node in sent["nodes"][2:]] == [10, 11, 12]
-    assert len(sent["edges"]) == 4
-
-
-@pytest.mark.parametrize(
-    ("count", "message"), [(10**9, "use --engine embedded"), ("3", "must be a whole number")]
-)
-def test_a_count_that_cannot_be_expanded_is_refused(
-    stub: Stub, matcher: Matcher, count: object, message: str
-) -> None:
-    compact = graph()
-    compact["graph"]["nodes"][2]["metadata"]["count"] = count
-    with pytest.raises(InvalidGraph, match=message):
-        create_fluxion_matcher(compact, MatcherOptions())
 
 
 def test_without_a_library_the_engine_is_unavailable_and_says_what_to_install(

@@ -20,7 +20,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.core.verdicts import evaluated_at_once  # noqa: F401
 from tests.property.claimed_gangs import (
     Scene,
@@ -43,7 +43,7 @@ def test_a_gang_with_claims_is_placed_if_kube_scheduler_can_allocate_its_devices
     missed: list[int] = []
     for seed in range(scenes):
         one = scene(seed)
-        ledger, index = FINE_EMBEDDED.ledger(), EligibilityIndex()
+        ledger, index = EMBEDDED.ledger(), EligibilityIndex()
         for node in one.nodes:
             index.put(node)
         ledger.load(one.nodes)
@@ -57,7 +57,6 @@ def test_a_gang_with_claims_is_placed_if_kube_scheduler_can_allocate_its_devices
             possible += 1
             assert fits, f"scene {seed} can't be placed and was"
             _allocate(ledger, one, {place.uid: place.node for place in placed}, seed)
-        ledger.close()
     possible += len(missed)
     assert possible > scenes // 5
     assert len(missed) <= MOST_MISSED * possible, f"{len(missed)} of {possible} missed: {missed[:10]}"

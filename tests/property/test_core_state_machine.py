@@ -25,7 +25,7 @@ from fluence_extender.model.pod import HostPort, Owner, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
 from fluence_extender.model.workload import Job, PodGroup
-from tests.core.engine import ENGINES, FINE_EMBEDDED, CoreEngine
+from tests.core.engine import EMBEDDED, ENGINES, CoreEngine
 from tests.core.invariants import check, check_at_rest
 from tests.core.shapes import absurd, allocatable, requests
 from tests.core.world import World
@@ -77,7 +77,7 @@ DECIDED_WITHIN = 0.011
 class Core(RuleBasedStateMachine):
     """Rules are what a cluster's users, controllers, kubelets and networks do."""
 
-    engine: CoreEngine = FINE_EMBEDDED
+    engine: CoreEngine = EMBEDDED
     policy = "lonode"
 
     @initialize(

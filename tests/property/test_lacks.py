@@ -17,7 +17,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.lacks import Lack, Lacks
 from fluence_extender.placement.plan import Planner
-from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED, CoreEngine
+from tests.core.engine import EMBEDDED, CoreEngine
 from tests.core.values import node
 
 NODES = 4
@@ -52,7 +52,7 @@ def refusal_of(planner: Planner, ledger: Ledger, demands: list[Demand]) -> Reaso
 
 
 @settings(max_examples=settings().max_examples // 2)
-@given(st.sampled_from([FINE_EMBEDDED, COARSE_EMBEDDED]), gangs, st.lists(steps, min_size=4, max_size=12))
+@given(st.sampled_from([EMBEDDED]), gangs, st.lists(steps, min_size=4, max_size=12))
 def test_what_lacks_room_is_refused_with_the_same_reason(
     engine: CoreEngine, asked: list[tuple[Resources, int]], history: list[tuple[object, ...]]
 ) -> None:
@@ -88,11 +88,10 @@ def test_what_lacks_room_is_refused_with_the_same_reason(
             if reason is None:
                 known[at] = lack_of(lacks, demands)
                 assert lacks.reason(known[at]) in (None, planned)
-    ledger.close()
 
 
 def test_only_nodes_that_have_changed_are_counted_again() -> None:
-    ledger, index = FINE_EMBEDDED.ledger(), EligibilityIndex()
+    ledger, index = EMBEDDED.ledger(), EligibilityIndex()
     nodes = [node(f"n{number}", cpu=4000) for number in range(3)]
     for one in nodes:
         index.put(one)
@@ -113,7 +112,7 @@ def test_only_nodes_that_have_changed_are_counted_again() -> None:
 
 
 def test_what_is_kept_for_others_is_no_room() -> None:
-    ledger, index = FINE_EMBEDDED.ledger(), EligibilityIndex()
+    ledger, index = EMBEDDED.ledger(), EligibilityIndex()
     nodes = [node(f"n{number}", cpu=4000) for number in range(3)]
     for one in nodes:
         index.put(one)

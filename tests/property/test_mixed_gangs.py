@@ -11,7 +11,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.property.mixed_gangs import can_be_placed, faults, scene
 
 SCENES = {"repeatable": 400, "nightly": 10_000}
@@ -28,7 +28,7 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
     wrong: list[int] = []
     for seed in range(scenes):
         one = scene(seed)
-        ledger, index = FINE_EMBEDDED.ledger(), EligibilityIndex()
+        ledger, index = EMBEDDED.ledger(), EligibilityIndex()
         for node in one.nodes:
             index.put(node)
         ledger.load(one.nodes, parse_resources(one.resources))
@@ -47,7 +47,6 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
         else:
             assert fits, f"scene {seed} can't be placed and was"
             assert not faults(one, catalogue, placed), (seed, faults(one, catalogue, placed))
-        ledger.close()
     assert possible > scenes // 3
     assert not wrong, f"{wrong} can be placed and are told otherwise"
     assert told >= MOSTLY * (scenes - possible), f"{told} of {scenes - possible} are told that they never fit"

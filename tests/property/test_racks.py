@@ -19,7 +19,7 @@ from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.core.values import node, pod
 
 ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"
@@ -41,7 +41,7 @@ def made(shape: list[tuple[str, str, int]]) -> list[Node]:
 
 
 def planner(nodes: list[Node]) -> Planner:
-    ledger, index = FINE_EMBEDDED.ledger(levels=LEVELS), EligibilityIndex()
+    ledger, index = EMBEDDED.ledger(levels=LEVELS), EligibilityIndex()
     for one in nodes:
         index.put(one)
     ledger.load(nodes)

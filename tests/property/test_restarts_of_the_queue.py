@@ -344,7 +344,6 @@ class Restarts(RuleBasedStateMachine):
         self._rest()
         found, wanted = anew(self.world)
         now, then = standing(self.world.controller), standing(found)
-        found.ledger.close()
         assert now == then, f"now: {now}\nafter a restart: {then}"
         assert not wanted, f"{wanted} at {now}"
 

@@ -158,7 +158,7 @@ def fits_there(world: World, query: VictimQuery, found: Found) -> bool:
     nodes = {one.uid: one.node for one in found.places}
     for demand in query.demands:
         node = nodes[demand.pod.uid]
-        left[node] = left[node] - world.ledger.rounded(demand.pod.requests)
+        left[node] = left[node] - demand.pod.requests
         if refusal(demand.pod, world.controller.eligibility.nodes[node]) is not None:
             return False
     return all(amount >= 0 for node in nodes.values() for amount in left[node].values())

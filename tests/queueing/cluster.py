@@ -25,7 +25,7 @@ from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, PolicyName, Queue, SchedulingOptions
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.entry import NEVER
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 
 EPOCH = 1_000_000.0
 """Time 0, in seconds since the epoch."""
@@ -106,7 +106,7 @@ class Cluster:
         self.pods = {name: list(some) for name, some in (pods or {}).items()}
         self._versions = itertools.count(since)
         self.controller = Controller(
-            FINE_EMBEDDED.ledger(),
+            EMBEDDED.ledger(),
             Limits(completion=None, assembly=None),
             clock=lambda: self.now,
             calendar=lambda: EPOCH + self.now,

@@ -12,10 +12,6 @@ EXPORTED = {
         LibraryNotFound LibraryTooOld LibraryUnavailable NotFound NothingToAllocate OutOfMemory ResourcesBusy
         Unsatisfiable Feature ResourceGraph Library open_library GraphOptions NO_JOB JobInfo MatchOp MatchResult
     """,
-    "fluence_extender.matcher": """
-        NO_JOB Busy EngineUnavailable InvalidGraph InvalidJobspec InvalidOptions Jgf JobExists JobInfo Match MatchOp
-        Matcher MatcherError MatcherOptions NothingToAllocate Placement UnknownJob Unsatisfiable create_matcher
-    """,
     "fluence_extender.coordination.provider": "Provider ProviderError TaskState TaskStatus VendorQueue",
     "fluence_extender.selection.providers": "Backend BackendProvider BackendQuery Description",
 }

@@ -29,7 +29,7 @@ def graph(
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import ClusterError
     from fluence_extender.graph.errors import InvalidResourcesFile
-    from fluence_extender.matcher.expansion import TooManyVertices
+    from fluence_extender.graph.jgf import TooManyVertices
 
     set_up_logging(level=logging.WARNING)
     source: str | Path = resources or resources_namespace
@@ -50,17 +50,12 @@ async def _live_graph(
     from fluence_extender.cluster.port import Kind, ResourcesFile
     from fluence_extender.cluster.watch import list_once
     from fluence_extender.graph.cluster_graph import build_containment
-    from fluence_extender.graph.jgf import to_jgf
+    from fluence_extender.graph.jgf import unit_jgf
     from fluence_extender.graph.resources_file import parse_resources
-    from fluence_extender.graph.units import COARSE
-    from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
     from fluence_extender.model.node import Node
 
     seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.RESOURCES_FILE)
     nodes = [one for one in seen if isinstance(one, Node)]
     file = next((one for one in seen if isinstance(one, ResourcesFile)), ResourcesFile("", None))
     parsed = parse_resources(file.text or "", file.source)
-    document: dict[str, Any] = expanded(
-        to_jgf(build_containment(nodes, parsed, units=COARSE, levels=levels)), MOST_WRITTEN
-    )
-    return document
+    return unit_jgf(build_containment(nodes, parsed, levels=levels))

@@ -10,7 +10,7 @@ import click
 
 from fluence_extender import __version__
 from fluence_extender.apps.cli.options import POLICY, object_name
-from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION
+from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION, STANDARD
 
 
 @click.command()
@@ -92,5 +92,5 @@ def version() -> None:
     from fluence_extender.apps.logs import set_up_logging
 
     set_up_logging(level=logging.WARNING)
-    engine = choose_engine("auto")
+    engine = choose_engine("auto", STANDARD.policy)
     click.echo(f"fluence-extender {__version__} (engine: {engine.name}, {engine.version})")

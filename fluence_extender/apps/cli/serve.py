@@ -46,7 +46,8 @@ PORTS = click.IntRange(0, 65535)
     type=click.Choice(POLICIES),
     default=STANDARD.policy,
     show_default=True,
-    help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x excludes other gangs.",
+    help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x excludes other gangs; "
+    "spread takes the node with the most room. Other policies need libreapi_cli.",
 )
 @setting(
     "--host",
@@ -206,7 +207,7 @@ def _start_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is the whole message: they need no traceback."""
     from fluence_extender.apps.processes import StartRefused
     from fluence_extender.cluster.errors import BadKubeconfig, ResourcesFileError
+    from fluence_extender.engine.errors import EngineUnavailable
     from fluence_extender.http.listeners.serving import CannotListen
-    from fluence_extender.matcher.errors import EngineUnavailable
 
     return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable

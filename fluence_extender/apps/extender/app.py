@@ -16,7 +16,7 @@ import structlog
 
 from fluence_extender import __version__
 from fluence_extender.apps.extender.adapters import LivePlacements
-from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
+from fluence_extender.apps.extender.engines import Engine, choose_engine
 from fluence_extender.apps.extender.exposure import Exposure, exposed
 from fluence_extender.apps.extender.past_work import open_history
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
@@ -26,11 +26,12 @@ from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind, Regarding, ResourcesFile
 from fluence_extender.cluster.session import ClusterSession, open_session
 from fluence_extender.devices.judge import Judge
+from fluence_extender.engine.errors import EngineError
+from fluence_extender.engine.library import Library
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.evaluator import Evaluator
-from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
 from fluence_extender.gangs.leadership.election import Election, keep_marked
 from fluence_extender.gangs.leadership.lease import ALONE, ByLease, Leadership
@@ -43,7 +44,6 @@ from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.identity.record_key import shared_seal
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.whatif.estimates import Estimates
 from fluence_extender.whatif.simulator import Simulator
@@ -98,7 +98,7 @@ async def run(
     ``listening`` is called once both listeners are open. Raises `StartRefused`, `EngineUnavailable`, `CannotListen` and
     the start errors of the rooms.
     """
-    engine = choose_engine(settings.engine)
+    engine = choose_engine(settings.engine, settings.policy)
     async with exposed(settings) as exposure:
         try:
             await _run(settings, engine, session, exposure, listening, stop)
@@ -157,7 +157,8 @@ async def _run(
         grow_after=settings.grow_after,
         largest_node=settings.largest_node,
     )
-    ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
+    ledger = Ledger(settings.policy, settings.levels)
+    library = engine.library(ledger, settings.policy)
     judge = Judge()
     controller = Controller(
         ledger,
@@ -168,12 +169,12 @@ async def _run(
         sink=history.writer if history is not None else None,
         on_waited=metrics.count_wait,
         judge=judge,
+        chooser=library,
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)
     evaluator = Evaluator(judge, driver.wake, metrics.selectors_stuck.inc)
     following = asyncio.Event()
-    rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
     auditor = Auditor(
         controller,
         metrics.count_drift,
@@ -199,10 +200,9 @@ async def _run(
             "follow the cluster": _follow(
                 session, controller, driver, settings.resources_namespace, following
             ),
-            "start": _start(session, controller, driver, live, evaluator, following),
+            "start": _start(session, controller, driver, live, evaluator, library, following),
             "decide": driver.run(),
             "evaluate selectors": evaluator.run(),
-            "rebuild": rebuilder.run(),
             "audit": auditor.run(driver.wake),
             "estimate starts": Estimates(controller, metrics.observe_estimate_error).run(),
             **exposure.work(),
@@ -224,7 +224,8 @@ async def _run(
     finally:
         if history is not None:
             await asyncio.to_thread(history.close)
-        ledger.close()
+        if library is not None:
+            library.close()
 
 
 async def _follow(
@@ -244,6 +245,7 @@ async def _start(
     driver: Driver,
     live: LiveResources,
     evaluator: Evaluator,
+    library: Library | None,
     following: asyncio.Event,
 ) -> None:
     """Replay once everything has been listed. Raises `StartRefused`."""
@@ -261,10 +263,12 @@ async def _start(
             await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, Kind.RESOURCE_QUOTA)
     await evaluator.settle(GROUPS_TIMEOUT)
     controller.take_decided()
-    try:
-        await driver.start()
-    except MatcherError as error:
-        raise StartRefused(controller.ledger.graph.fault or str(error)) from error
+    await driver.start()
+    if library is not None:
+        try:
+            await asyncio.to_thread(library.load, controller.ledger.free.now())
+        except EngineError as error:
+            raise StartRefused(f"libreapi_cli can't load the resource graph: {error}") from error
     # Listed objects live as long as the process, so the collector needn't walk them again and again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)

@@ -1,4 +1,4 @@
-"""The audit while the service runs: it compares ledger, graph and cluster, and repairs what differs.
+"""The audit while the service runs: it compares the ledger with the cluster, and repairs what differs.
 
 The audit compares the objects as the watch shows them. Now and then it also lists our pods, which reveals lost
 observations. It works in slices of milliseconds, between which observations come in and filter calls are answered. Each
@@ -111,7 +111,6 @@ class Auditor:
                 yield list(audit.of_allocation(ledger, held, controller.pods.get(uid), self._place(uid)))
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
             yield list(audit.of_node(ledger, name, controller.eligibility.nodes.get(name)))
-        yield list(audit.of_jobs(ledger))
         if controller.leading:
             yield list(self._nominations())
 
@@ -225,12 +224,9 @@ def repair(controller: Controller, drift: Drift) -> str:
             return _count_foreign(controller, drift.uid)
         case DriftKind.NODE_DIFFERS:
             return _take_node(controller, drift.node)
-        case DriftKind.ACCOUNT_DIFFERS | DriftKind.JOB_MISSING:
+        case DriftKind.ACCOUNT_DIFFERS:
             ledger.recount(drift.node)
-            return "the node was counted and booked anew"
-        case DriftKind.JOB_ORPHANED:
-            ledger.cancel_orphan(drift.job)
-            return "the job was cancelled"
+            return "the node was counted anew"
     found = controller.member(drift.uid)
     if found is None:
         ledger.release(drift.uid)

@@ -16,6 +16,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.accounts import Strength
+from fluence_extender.ledger.device_use import all_recorded_exist
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import PLACED_ANNOTATION
@@ -29,7 +30,7 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
     """Have the ledger hold what the bound pods use, all at once, the strongest first. Return their members."""
     gangs = {member.pod.uid: gang for gang, member in registry.members()}
     living = [member for _, member in registry.members() if not member.pod.finished]
-    bound = in_order_of_strength(living, ledger.devices.recorded)
+    bound = in_order_of_strength(living, lambda pod: all_recorded_exist(ledger.graph.catalogue, pod))
     held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Strength.BOUND)
     for member, assignment in zip(bound, held, strict=True):
         pod = member.pod
@@ -111,7 +112,7 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     """
     members = {uid: found for uid in ledger.lacking_devices if (found := registry.member(uid)) is not None}
     lacking = [member for _, member in members.values() if not member.pod.finished]
-    for member in in_order_of_strength(lacking, ledger.devices.recorded):
+    for member in in_order_of_strength(lacking, lambda pod: all_recorded_exist(ledger.graph.catalogue, pod)):
         gang, _ = members[member.pod.uid]
         assignment = ledger.adopt(member.pod, gang.key, Strength.BOUND)
         move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {member.pod.node}", node=member.pod.node)

@@ -234,7 +234,7 @@ class Attempts:
         except Exception as error:
             # One gang that can't be planned must not keep the others from being placed.
             log.exception("a gang could not be planned", gang=str(gang.key))
-            gang.explain(planning_failed(error, self._ledger.graph.fault), now)
+            gang.explain(planning_failed(error), now)
         if not blocked:
             self._queue.unblock(gang)
         self._queue.admission.shares.explained(gang)

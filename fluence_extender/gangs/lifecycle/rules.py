@@ -119,9 +119,9 @@ class Rules:
         self._gathering.clear()
 
 
-def planning_failed(error: Exception, fault: str | None = None) -> Reason:
-    """Return the reason of a gang for which the service itself fails, with what is wrong with its graph if anything."""
-    why = f"the service's fault, not yours: {fault or repr(error)} (see its log)"
+def planning_failed(error: Exception) -> Reason:
+    """Return the reason of a gang for which the service itself fails."""
+    why = f"the service's fault, not yours: {error!r} (see its log)"
     return Reason(ReasonCode.PLANNING_FAILED, f"planning failed, which is {why}")
 
 

@@ -60,8 +60,7 @@ class Projection:
             nodes = {name: planner.node(name) for name in still if name not in (changed or ())}
             self._labels = {name: node.labels for name, node in nodes.items() if node is not None}
         self._needed = {
-            name: Resources.total(ledger.rounded(demand.pod.requests) for demand in some)
-            for name, some in self._on.items()
+            name: Resources.total(demand.pod.requests for demand in some) for name, some in self._on.items()
         }
 
     @property
@@ -95,7 +94,7 @@ class Projection:
             map(departs, self._ledger.gang_nodes.of_others(account.users, self._gang))
         ):
             return True
-        left = dict(self._ledger.free_on(name).items())
+        left = dict(self._ledger.accounts[name].free.items())
         for uid, use in account.users.items():
             if departs(uid):
                 for resource, amount in use.items():

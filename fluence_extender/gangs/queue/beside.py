@@ -1,28 +1,23 @@
 """A view of the ledger without the room that is kept for reservations, to plan gangs beside them.
 
 Free amounts in the view are those of the ledger less those that have to stay free. Places are taken from the ledger
-itself. The matcher chooses nodes without knowing the kept amounts. So its answer counts only if it fits into the view;
-otherwise the exact search places the gang.
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.graph.catalogue import Device
-from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable, KeptRoom
 from fluence_extender.ledger.device_rooms import DeviceRooms
+from fluence_extender.ledger.device_use import DeviceUse
 from fluence_extender.ledger.kept_apart import KeptApart
-from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, behind_reservation
-from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.placement.ledger_port import CapacitySource, Devices, GraphView, LedgerPort
+from fluence_extender.placement.ledger_port import CapacitySource, GraphView, LedgerPort
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.trial import SEARCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +81,20 @@ class LedgerBeside:
         """What the nodes have when nothing runs."""
         return self._ledger.whole
 
-    @property
-    def allocations(self) -> Mapping[str, Allocation | PodUse]:
-        """What our pods hold; kept devices count as held by a pod with the uid ""."""
-        if not self._shares:
-            return self._ledger.allocations
-        return {**self._ledger.allocations, "": PodUse(Assignment("", "", self._shares), NOTHING)}
+    def device_use(self) -> DeviceUse:
+        """Return how much of each virtual device is held; kept devices count as held."""
+        use = self._ledger.device_use()
+        use.add(self._shares)
+        return use
 
     @property
-    def devices(self) -> Devices:
-        """The virtual devices; where some are kept, those of all members are searched for together."""
-        return _KeptDevices(self._ledger.devices) if self._shares else self._ledger.devices
+    def spreads(self) -> bool:
+        """Whether the policy takes the nodes with the most room first."""
+        return self._ledger.spreads
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
         return self._ledger.in_order(names)
-
-    def rounded(self, requests: Resources) -> Resources:
-        """Return ``requests`` as they are counted."""
-        return self._ledger.rounded(requests)
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use."""
@@ -119,11 +109,6 @@ class LedgerBeside:
     def kept_apart(self) -> KeptApart:
         """The nodes that pods must avoid because of other pods' required anti-affinity."""
         return self._ledger.kept_apart
-
-    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return where the matcher puts equal pods, None if these places don't fit into the view."""
-        placed = self._ledger.match_equal(requests, count, nodes)
-        return placed if placed is not None and self._free.now().takes(placed, requests) else None
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Allocate the places of a gang's pods in the ledger."""
@@ -163,20 +148,3 @@ class _ReducedCapacity:
             found.free[rows] -= amounts
         self._shown = real, self._real.revision, found
         return found
-
-
-class _KeptDevices:
-    """Devices of which a planner chooses by search alone."""
-
-    def __init__(self, devices: Devices) -> None:
-        self._devices = devices
-
-    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> Reason:
-        """Return a reason that makes the planner search."""
-        return SEARCHED
-
-    def hold(
-        self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
-    ) -> tuple[DeviceShare, ...] | None:
-        """Hold exactly these devices; None when they aren't free."""
-        return self._devices.hold(pod, chosen)

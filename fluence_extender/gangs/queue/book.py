@@ -136,7 +136,7 @@ class QueueBook:
             clock,
         )
         self._view = LedgerBeside(ledger)
-        self._beside = Planner(self._view, planner.eligibility, planner.topology)
+        self._beside = Planner(self._view, planner.eligibility, planner.topology, planner.chooser)
         registry.on_restated = self.followed.restated
         self._reserved: dict[object, _Reserved] = {}
         self._present: tuple[tuple[object, int], _Reserved] = ((None, 0), _Reserved())

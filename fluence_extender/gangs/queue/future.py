@@ -25,7 +25,6 @@ from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
-from fluence_extender.placement.trial import SearchedDevices
 from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
 from fluence_extender.queueing.reservation import Reservation
 
@@ -59,7 +58,7 @@ class FuturePlanner:
         """Return the sizes of a gang's members, without their devices."""
         counts: dict[tuple[int, ...], int] = {}
         for demand in request.demands:
-            size = tuple(self._followed.size(self._ledger.rounded(demand.pod.requests)).tolist())
+            size = tuple(self._followed.size(demand.pod.requests).tolist())
             counts[size] = counts.get(size, 0) + 1
         return tuple(Slots(count, size) for size, count in counts.items())
 
@@ -143,7 +142,7 @@ class FuturePlanner:
         followed = self._followed
         taken: dict[int, Amounts] = {}
         for demand, place in zip(request.demands, found, strict=True):
-            row, size = followed.rows[place.node], followed.size(self._ledger.rounded(demand.pod.requests))
+            row, size = followed.rows[place.node], followed.size(demand.pod.requests)
             taken[row] = taken[row] + size if row in taken else size.copy()
         if self._ledger.gang_nodes.exclusive:
             for row in taken:
@@ -162,7 +161,7 @@ class _FutureLedger(PlanningCopy):
     def __init__(
         self, ledger: Ledger, table: CapacityTable, holders: dict[str, PodUse], closed: set[str]
     ) -> None:
-        super().__init__(ledger, (table, table), holders, SearchedDevices())
+        super().__init__(ledger, (table, table), holders)
         self._closed = closed
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:

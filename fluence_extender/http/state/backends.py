@@ -118,14 +118,14 @@ def _removed(path: str, share: DeviceShare, use: _Use) -> v1_graph.Backend:
 def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1_graph.Backend]:
     """Yield the devices that resources.yaml declares but the present cluster doesn't allow."""
     present = {device.backend for device in devices}
-    declared = controller.ledger.graph.resources
+    declared = controller.ledger.graph.declared
     for one in declared.resources:
         if present.issuperset(one.names):
             continue
         problems = check_against_cluster(
             VirtualResources(declared.source, (one,)),
-            controller.ledger.graph.shown.nodes,
-            controller.ledger.graph.shown.levels,
+            controller.eligibility.nodes.keys(),
+            controller.ledger.graph.levels,
         )
         for name in one.names:
             if name not in present:

@@ -87,7 +87,6 @@ def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> 
         return None
     if account is None:
         account = NodeAccount(name, node.allocatable if node is not None else NOTHING)
-    containment = controller.ledger.graph.shown
     labels = {} if node is None else node.labels
     problems = why_closed(node, controller.ledger, overcommitted)
     have = NOTHING if node is None else account.allocatable
@@ -97,7 +96,9 @@ def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> 
         name=name,
         schedulable=not problems,
         problems=problems,
-        levels={kind: labels[label] for kind, label in containment.levels.items() if labels.get(label)},
+        levels={
+            kind: labels[label] for kind, label in controller.ledger.graph.levels.items() if labels.get(label)
+        },
         allocatable=amounts(have),
         held=amounts(held),
         others=amounts(account.foreign_use),

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from fluence_extender.http.listeners.gate import AccessRefused
 from fluence_extender.http.state import v1
-from fluence_extender.matcher.errors import MatcherError
 
 JSON = "application/json"
 
@@ -57,7 +56,6 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(BadQuery, _bad_query)
     app.add_exception_handler(AccessRefused, _no_access)
     app.add_exception_handler(RequestValidationError, _bad_value)
-    app.add_exception_handler(MatcherError, _no_graph)
 
 
 async def _bad_query(request: Request, error: Exception) -> Response:
@@ -78,7 +76,3 @@ async def _no_access(request: Request, error: Exception) -> Response:
 async def _bad_value(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     return refusal(422, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
-
-
-async def _no_graph(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": f"not ready: the resource graph can't be loaded: {error}"}, 503)

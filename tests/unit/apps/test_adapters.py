@@ -15,7 +15,7 @@ from fluence_extender.http.state.v1 import Allocation
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.core.state_api import drawn, every
 from tests.core.values import GIB, asks, node
 from tests.core.world import World
@@ -117,7 +117,7 @@ def test_graph_is_the_cluster_in_whole_units(w: World) -> None:
 
 def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     missing = ["waiting for the list of pod"]
-    controller = Controller(FINE_EMBEDDED.ledger())
+    controller = Controller(EMBEDDED.ledger())
     placements = LivePlacements(controller, Driver(controller, w.cluster), lambda: missing[0])
     assert placements.not_ready_reason == "waiting for the list of pod"
     missing[0] = ""
@@ -127,7 +127,6 @@ def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     )
     controller.start()
     assert placements.not_ready_reason == ""
-    controller.ledger.close()
 
 
 def test_a_placed_gang_shows_why_kube_scheduler_refuses_a_member(w: World) -> None:

@@ -1,31 +1,45 @@
-"""Every policy that can be chosen works."""
+"""Which engine serves which policy, with and without libreapi_cli."""
 
 from __future__ import annotations
 
 import pytest
 
-from fluence_extender.apps.extender.engines import choose_engine, matcher_setup, shared_policy
-from fluence_extender.apps.settings import POLICIES
-from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.graph_matcher import GraphMatcher
-from fluence_extender.model.node import Node
-from fluence_extender.model.resources import Resources
+import fluence_extender.apps.extender.engines as engines
+from fluence_extender.apps.extender.engines import choose_engine
+from fluence_extender.apps.settings import EMBEDDED_POLICIES, POLICIES
+from fluence_extender.engine.errors import EngineUnavailable
+from fluence_extender.ledger.ledger import Ledger
+from fluxion_ffi import LibraryUnavailable
 
-NODE = Node("node0", allocatable=Resources({"cpu": 4000, "memory": 2**32, "pods": 110}))
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_two_pods_are_booked_on_one_node_under_every_policy(policy: str) -> None:
-    matcher = GraphMatcher(matcher_setup(choose_engine("embedded"), policy, {}))
-    matcher.load([NODE], VirtualResources(""))
-    jobs = matcher.hold_shares([("node0", Resources({"cpu": 1000}))] * 2)
-    assert all(isinstance(job, int) for job in jobs)
-    matcher.close()
+OTHERS = [policy for policy in POLICIES if policy not in EMBEDDED_POLICIES]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_matcher_runs_a_policy_that_shares_nodes(policy: str) -> None:
-    shared = shared_policy(policy)
-    assert shared in POLICIES
-    assert not shared.endswith("x")
-    assert policy.startswith(shared)
+@pytest.fixture
+def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise LibraryUnavailable("libreapi_cli.so isn't there: install flux-sched")
+
+    monkeypatch.setattr(engines, "open_library", missing)
+
+
+@pytest.mark.parametrize("policy", EMBEDDED_POLICIES)
+def test_some_policies_need_no_library(without_library: None, policy: str) -> None:
+    for choice in ("auto", "embedded"):
+        engine = choose_engine(choice, policy)
+        assert engine.name == "embedded"
+        assert engine.library(Ledger(policy), policy) is None
+
+
+@pytest.mark.parametrize("policy", OTHERS)
+def test_policy_that_needs_the_library_is_refused_without_it(without_library: None, policy: str) -> None:
+    with pytest.raises(EngineUnavailable, match=rf"--policy {policy} needs libreapi_cli.*install.*lonode"):
+        choose_engine("auto", policy)
+    with pytest.raises(
+        EngineUnavailable, match="choose --engine fluxion, or one of the policies lonode, hinode"
+    ):
+        choose_engine("embedded", policy)
+
+
+def test_library_that_is_asked_for_and_missing_is_an_error(without_library: None) -> None:
+    with pytest.raises(EngineUnavailable, match="install flux-sched"):
+        choose_engine("fluxion", "lonode")

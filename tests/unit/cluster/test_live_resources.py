@@ -83,12 +83,3 @@ def test_a_fault_at_the_start_is_kept_until_a_good_edit() -> None:
     followed.see(GOOD)
     assert not followed.at_fault()
     assert followed.names() == [["first"]]
-
-
-def test_edit_of_which_no_graph_can_be_built_is_rejected_when_that_shows() -> None:
-    followed = Followed()
-    followed.see(GOOD, BETTER)
-    followed.live.reject_adopted(followed.adopted[-1], "too large")
-    assert followed.rejected == ["too large"]
-    followed.see(GOOD)
-    assert len(followed.adopted) == 3

@@ -24,7 +24,7 @@ from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import ClaimRef, Pod
 from fluence_extender.whatif import simulator
 from fluence_extender.whatif.simulator import Simulator
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.core.values import asks, node
 
 DRIVER = "gpu.example.com"
@@ -61,7 +61,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.judge = Judge()
-        self.controller = Controller(FINE_EMBEDDED.ledger(), judge=self.judge)
+        self.controller = Controller(EMBEDDED.ledger(), judge=self.judge)
         self.evaluations = Evaluations()
         self.put(Kind.NODE, node("n0"))
         self.put(Kind.DEVICE_CLASS, DeviceClass("gpus", (f'device.driver == "{DRIVER}"',)))

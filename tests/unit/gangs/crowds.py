@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
@@ -18,7 +17,6 @@ from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue import dependencies
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -172,7 +170,7 @@ def pod(namespace: str, number: int, **fields: Any) -> Pod:
 
 def cluster(clock: Callable[[], float], queue: Queue | None = None) -> Controller:
     """A started controller on one node with 4 cores, with the default queue and perhaps another one."""
-    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    ledger = Ledger()
     controller = Controller(ledger, clock=clock)
     controller.observe(Listed(Kind.NODE, (node("n0", cpu=4000),)))
     queues = (Queue(DEFAULT_QUEUE, uid="default"), *(() if queue is None else (queue,)))

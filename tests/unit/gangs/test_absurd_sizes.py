@@ -22,7 +22,7 @@ from fluence_extender.model import names
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.core.values import node
 
 MOST = 2**31 - 1
@@ -69,7 +69,7 @@ WORKLOADS: dict[str, tuple[Kind, Callable[[bytes], Any], dict[str, Any], dict[st
 
 
 def scene() -> Controller:
-    controller = Controller(FINE_EMBEDDED.ledger())
+    controller = Controller(EMBEDDED.ledger())
     controller.observe(Listed(Kind.NODE, (node("n0"), node("n1"))))
     controller.start()
     return controller

@@ -48,27 +48,6 @@ def plan_forgotten(w: World, pod: Pod) -> None:
     _member(w, pod).assignment = None
 
 
-def device_job_lost(w: World, pod: Pod) -> None:
-    w.ledger.bookings.matcher.cancel(w.ledger.bookings.device_jobs(pod.uid))
-
-
-def job_lost(w: World, pod: Pod) -> None:
-    job = w.ledger.bookings.job(pod.uid)
-    assert job is not None
-    w.ledger.bookings.matcher.cancel((job,))
-
-
-def job_lost_in_the_matcher(w: World, pod: Pod) -> None:
-    job = w.ledger.bookings.job(pod.uid)
-    assert job is not None
-    assert w.ledger.bookings.matcher._matcher is not None
-    w.ledger.bookings.matcher._matcher.cancel(job)
-
-
-def job_left_over(w: World, pod: Pod) -> None:
-    w.ledger.bookings.matcher.hold_shares([("n1", asks(500, 1))])
-
-
 def left_over_hold(w: World, pod: Pod) -> None:
     gone = replace(pod, uid="gone", name="gone", node="n1", devices={})
     w.ledger.adopt(gone, "x", Strength.BOUND)
@@ -84,12 +63,6 @@ def foreign_miscounted(w: World, pod: Pod) -> None:
 
 def foreign_left_over(w: World, pod: Pod) -> None:
     w.ledger.put_foreign(replace(_foreign(w), uid="gone"))
-
-
-def foreign_job_lost(w: World, pod: Pod) -> None:
-    job = w.ledger.bookings.foreign.job("n1")
-    assert job is not None
-    w.ledger.bookings.matcher.cancel((job,))
 
 
 def node_forgotten(w: World, pod: Pod) -> None:
@@ -127,15 +100,10 @@ def _foreign(w: World) -> Pod:
         (shrunk, DriftKind.WRONG_AMOUNT),
         (weakened, DriftKind.WRONG_STRENGTH),
         (plan_forgotten, DriftKind.PLAN_DIFFERS),
-        (device_job_lost, DriftKind.DEVICE_NOT_BOOKED),
-        (job_lost, DriftKind.JOB_MISSING),
-        (job_lost_in_the_matcher, DriftKind.JOB_MISSING),
-        (job_left_over, DriftKind.JOB_ORPHANED),
         (left_over_hold, DriftKind.HELD_GONE),
         (foreign_forgotten, DriftKind.FOREIGN_DIFFERS),
         (foreign_miscounted, DriftKind.FOREIGN_DIFFERS),
         (foreign_left_over, DriftKind.FOREIGN_DIFFERS),
-        (foreign_job_lost, DriftKind.JOB_MISSING),
         (node_forgotten, DriftKind.NODE_DIFFERS),
         (node_miscounted, DriftKind.NODE_DIFFERS),
         (node_left_over, DriftKind.NODE_DIFFERS),
@@ -177,9 +145,9 @@ def test_audit_of_a_consistent_ledger_finds_nothing_and_changes_nothing(world: M
     w, _ = running(world)
     gang(w, "waits", 9000)
     w.advance(3)
-    version, jobs = w.ledger.version, w.ledger.bookings.matcher.jobs
+    version, held = w.ledger.version, dict(w.ledger.allocations)
     assert w.run(w.auditor.audit()) == []
-    assert (w.ledger.version, w.ledger.bookings.matcher.jobs) == (version, jobs)
+    assert (w.ledger.version, w.ledger.allocations) == (version, held)
 
 
 def test_replay_after_a_restart_is_no_drift(world: MakeWorld) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import TRIED_WITHIN
@@ -19,7 +18,6 @@ from fluence_extender.gangs.queue import pool as pools
 from fluence_extender.gangs.queue import settings
 from fluence_extender.gangs.queue.book import RANKED_WITHIN
 from fluence_extender.gangs.queue.turns import turn
-from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model import pod_keys
 from fluence_extender.model.gang import GangKey
@@ -386,7 +384,7 @@ def test_crowd_short_of_what_queues_keep_is_judged_without_counting_all_that_run
 
     monkeypatch.setattr(pools, "expected_end", counting)
     keeps = Queue("vip", quota=Quota({"cpu": 300}, lendable={"cpu": 0}), uid="vip")
-    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    ledger = Ledger()
     controller = Controller(ledger, clock=work, calendar=lambda: 1000 + work.now)
     # What queues keep is all that is free, or all but half a core if that is reserved.
     nodes = (node("n0", cpu=2000 * 100 + 300 + 500 * bool(wide), pods=10_000),)

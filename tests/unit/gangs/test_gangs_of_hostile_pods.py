@@ -14,7 +14,7 @@ from fluence_extender.model import names
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement import topology_constraints
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 from tests.core.values import node
 
 KEYS = sorted(
@@ -88,7 +88,7 @@ def hostile() -> list[Pod]:
 
 def test_hostile_pods_leave_the_others_their_places() -> None:
     clock = [0.0]
-    ledger = FINE_EMBEDDED.ledger()
+    ledger = EMBEDDED.ledger()
     controller = Controller(ledger, clock=lambda: clock[0], calendar=lambda: clock[0])
     controller.observe(
         Listed(Kind.NODE, (node("n0", 64_000, 64, pods=5000), node("n1", 64_000, 64, pods=5000)))
@@ -107,16 +107,14 @@ def test_hostile_pods_leave_the_others_their_places() -> None:
     reasons = [gang.reason for gang in controller.registry.gangs.values() if gang.reason is not None]
     assert [one.text for one in reasons if one.code is ReasonCode.PLANNING_FAILED] == []
     assert [one.text[:LONGEST_REASON] for one in reasons if len(one.text) > LONGEST_REASON] == []
-    ledger.close()
 
 
 @pytest.mark.parametrize("version", ["", "7", "\u00b2", "9" * 5000, "x"])
 def test_version_of_a_pod_may_be_any_text(version: str) -> None:
-    ledger = FINE_EMBEDDED.ledger()
+    ledger = EMBEDDED.ledger()
     controller = Controller(ledger)
     controller.observe(Listed(Kind.NODE, (node("n0"),)))
     controller.start()
     for uid in ("a", "b"):
         controller.observe(Changed(Kind.POD, pod_of(uid, {"resourceVersion": version}, {})))
     assert controller.member("b") is not None
-    ledger.close()

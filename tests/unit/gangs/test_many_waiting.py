@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
@@ -17,7 +16,6 @@ from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TRIED_WITH
 from fluence_extender.gangs.lifecycle.evaluation import EVALUATED_WITHIN
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.heads import HOPELESS
-from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -59,7 +57,7 @@ def steered(controller: Controller) -> list[str]:
 
 def waiting_gangs(clock: Callable[[], float]) -> tuple[Controller, list[Pod]]:
     """Gangs that all have room, of which the last is the most important one."""
-    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    ledger = Ledger()
     controller = Controller(ledger, clock=clock)
     last = GANGS - 1
     pods = [member(gang, number, int(gang == last)) for gang in range(GANGS) for number in range(MEMBERS)]
@@ -130,7 +128,7 @@ class Ticks:
 
 def refused_gangs(clock: Callable[[], float], count: int) -> Controller:
     """Gangs that are all different, and of which none has a place beside a foreign pod."""
-    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    ledger = Ledger()
     controller = Controller(ledger, clock=clock)
     taken = Resources({"cpu": 3000, "pods": 1})
     foreign = Pod("others", "big", "u-big", scheduler="default-scheduler", node="n0", requests=taken)

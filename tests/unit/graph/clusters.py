@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.graph.units import COARSE, Units
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 
@@ -46,8 +45,7 @@ def node(
 def cluster(
     nodes: Iterable[Node] = (),
     resources: str = "",
-    units: Units = COARSE,
     levels: Mapping[str, str] = LEVELS,
 ) -> Containment:
     """Build the graph of ``nodes`` and the text of a resources file."""
-    return build_containment(nodes, parse_resources(resources), units=units, levels=levels)
+    return build_containment(nodes, parse_resources(resources), levels=levels)

@@ -8,6 +8,7 @@ import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.accounts import Strength
+from fluence_extender.ledger.device_use import serve, shares_of
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
@@ -21,18 +22,18 @@ PAIR = "resources: [{type: simulator, name: a, count: 2}, {type: simulator, name
 
 def simulate(ledger: Ledger, amount: int, name: str = "p") -> Pod:
     one = pod(name, 100, devices={"simulator": amount})
-    drafted = ledger.devices.draft(one)
-    assert isinstance(drafted, tuple)
-    ledger.take(one, Assignment(one.uid, "n0", drafted), "g")
+    served = serve(one, ledger.device_use(), {"n0"})
+    assert not isinstance(served, str)
+    ledger.take(one, Assignment(one.uid, "n0", shares_of(served)), "g")
     return one
 
 
 def free(ledger: Ledger, most: int) -> int:
     """Return how many units of simulators one request can get."""
     for amount in range(most, 0, -1):
-        probe = pod("probe", devices={"simulator": amount})
-        if isinstance(ledger.devices.draft(probe), tuple):
-            ledger.devices.give_up(probe.uid)
+        if not isinstance(
+            serve(pod("probe", devices={"simulator": amount}), ledger.device_use(), {"n0"}), str
+        ):
             return amount
     return 0
 
@@ -148,5 +149,4 @@ def test_resized_pod_keeps_its_devices(make: MakeLedger) -> None:
     held = ledger.adopt(one, "g", Strength.BOUND)
     ledger.amend(dataclasses.replace(one, requests=asks(2000, 1)))
     assert ledger.allocations[one.uid].assignment == held
-    assert isinstance(ledger.devices.draft(pod("b", devices={"simulator": 2})), tuple)
-    assert not isinstance(ledger.devices.draft(pod("c", devices={"simulator": 1})), tuple)
+    assert free(ledger, 4) == 2

@@ -12,13 +12,13 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
-from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED, CoreEngine
+from tests.core.engine import ENGINES, CoreEngine
 
 Bench = tuple[Planner, Ledger, EligibilityIndex]
 MakeBench = Callable[..., Bench]
 
 
-@pytest.fixture(params=[FINE_EMBEDDED, COARSE_EMBEDDED], ids=["fine", "coarse"])
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
 def engine(request: pytest.FixtureRequest) -> CoreEngine:
     one: CoreEngine = request.param
     return one
@@ -38,6 +38,7 @@ def bench(engine: CoreEngine) -> MakeBench:
         for one in present:
             index.put(one)
         ledger.load(present, parse_resources(resources))
-        return Planner(ledger, index), ledger, index
+        planner = Planner(ledger, index, chooser=engine.chooser(ledger, policy))
+        return planner, ledger, index
 
     return make

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
@@ -17,10 +16,8 @@ from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Toleration
 from fluence_extender.placement.demand import Demand
-from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from tests.core.engine import COARSE_EMBEDDED
 from tests.core.values import GIB, asks, node, pod
 from tests.unit.placement.conftest import MakeBench
 
@@ -331,29 +328,3 @@ def test_plan_that_runs_out_of_leaves_is_undone(bench: MakeBench) -> None:
     reason = refused(planner, pods).reason
     assert reason.code in (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
     assert state(ledger) == before
-
-
-def test_reason_names_requests_that_the_matcher_counts_as_more() -> None:
-    index, ledger = EligibilityIndex(), COARSE_EMBEDDED.ledger()
-    nodes = [node("n0"), node("n1", cpu=8000)]
-    for one in nodes:
-        index.put(one)
-    ledger.load(nodes, parse_resources(""))
-    planner = Planner(ledger, index)
-    rounded = "; this engine takes whole cores and GiB: 500m cpu counts as 1 cpu"
-    never = refused(planner, [pod(f"p{number}", 500) for number in range(13)]).reason
-    assert (
-        never.text == f"unsatisfiable: 12 of 13 members would fit if nothing else ran, short of cpu{rounded}"
-    )
-    plan(planner, [pod("other", 1000)], "other")
-    now = refused(planner, [pod(f"p{number}", 500) for number in range(12)]).reason
-    assert now.text == f"busy: 11 of 12 fit now, short of cpu{rounded}"
-
-
-def test_reason_says_nothing_of_units_where_they_make_no_difference(bench: MakeBench) -> None:
-    planner, _, _ = bench([node("n0", gib=4)])
-    assert refused(planner, [pod(f"p{number}", 1000) for number in range(5)]).reason.text.endswith(
-        "short of cpu, memory"
-    )
-    text = refused(planner, [pod(f"p{number}", 500, 2) for number in range(3)]).reason.text
-    assert text.endswith("short of memory")

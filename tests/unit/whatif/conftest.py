@@ -27,7 +27,7 @@ from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.simulation import Simulation, SimulationResult
 from fluence_extender.whatif.snapshot import CopiedGangs, snapshot
 from fluence_extender.whatif.trials import try_templates
-from tests.core.engine import FINE_EMBEDDED
+from tests.core.engine import EMBEDDED
 
 NOW = 1_000_000.0
 RACK = "example.com/rack"
@@ -38,7 +38,7 @@ class Cluster:
 
     def __init__(self, nodes: Sequence[Node], resources: str = "") -> None:
         self.nodes = list(nodes)
-        self.ledger: Ledger = FINE_EMBEDDED.ledger(levels={"rack": RACK})
+        self.ledger: Ledger = EMBEDDED.ledger(levels={"rack": RACK})
         self.index = EligibilityIndex()
         self.ends: dict[str, float] = {}
         self.context = PreemptionContext()

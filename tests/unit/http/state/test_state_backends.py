@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import ResourcesFile, Watched
-from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.http.state.v1_graph import Backend
-from fluence_extender.matcher.errors import MatcherError
 from tests.core.state_api import every
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -46,17 +44,9 @@ def counts(w: World) -> dict[str, tuple[int, int, int]]:
 
 
 def obtainable(w: World, path: str) -> int:
-    """Return how many units of one device the matcher has free."""
+    """Return how many units of one device a pod could get."""
     device = next(one for one in w.ledger.graph.catalogue.devices if one.path == path)
-    for amount in range(device.count, 0, -1):
-        for jobspec in jobspecs_for((device,), amount):
-            try:
-                match = w.ledger.bookings.matcher.match(jobspec)
-            except MatcherError:
-                continue
-            w.ledger.bookings.matcher.cancel((match.jobid,))
-            return amount
-    return 0
+    return w.ledger.device_use().free(device)
 
 
 def test_every_device_is_shown_with_its_attributes_and_parents(world: MakeWorld) -> None:

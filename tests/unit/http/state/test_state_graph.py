@@ -2,69 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from fluence_extender.graph import jgf
-from fluence_extender.graph.cluster_graph import build_containment
-from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.units import COARSE, FINE, Units
-from fluence_extender.http.state.graph import pieces_of
+from fluence_extender.graph.cluster_graph import NO_RESOURCES
+from fluence_extender.graph.current import GraphSource
+from fluence_extender.graph.jgf import Jgf
+from fluence_extender.http.state.graph import SLICE, pieces_of
 from fluence_extender.http.state.listings import Pieces
+from fluence_extender.model.node import Node
 from tests.core.values import node
 
 
-def cluster(count: int, units: Units = FINE) -> Containment:
-    return build_containment([node(f"n{number}", 2500, 3) for number in range(count)], units=units)
+def source(*nodes: Node) -> GraphSource:
+    return GraphSource({present.name: present for present in nodes}, NO_RESOURCES, {})
 
 
-async def collected(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
-    vertices = [one async for piece in pieces.vertices() for one in piece]
-    return vertices, [one async for piece in pieces.edges() for one in piece]
+async def collected(pieces: Pieces) -> tuple[list[Jgf], list[Jgf]]:
+    vertices = [vertex async for piece in pieces.vertices() for vertex in piece]
+    return vertices, [edge async for piece in pieces.edges() for edge in piece]
 
 
-def by_path(vertices: list[jgf.Jgf], edges: list[jgf.Jgf]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def by_path(vertices: list[Jgf], edges: list[Jgf]) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Return the sizes of the vertices and the edges between them, by path."""
-    paths = {one["id"]: one["metadata"]["paths"]["containment"] for one in vertices}
+    paths = {vertex["id"]: vertex["metadata"]["paths"]["containment"] for vertex in vertices}
     assert len(paths) == len(vertices)
-    sizes = {paths[one["id"]]: one["metadata"].get("size", 1) for one in vertices}
-    return sizes, sorted((paths[one["source"]], paths[one["target"]]) for one in edges)
+    sizes = {paths[vertex["id"]]: vertex["metadata"].get("size", 1) for vertex in vertices}
+    return sizes, sorted((paths[edge["source"]], paths[edge["target"]]) for edge in edges)
 
 
-async def test_the_pieces_are_the_whole_document_in_whole_cores_and_gib() -> None:
-    containment = cluster(400)
-    vertices, edges = await collected(await pieces_of(lambda: containment))
-    graph = jgf.sized(jgf.to_jgf(cluster(400, COARSE)))["graph"]
-    assert by_path(vertices, edges) == by_path(graph["nodes"], graph["edges"])
-    assert len(vertices) == 1 + 400 * 3
+async def test_pieces_are_the_whole_document_in_whole_cores_and_gib() -> None:
+    graph = source(*(node(f"n{number}", 2500, 3) for number in range(400)))
+    sizes, edges = by_path(*await collected(await pieces_of(graph)))
+    assert len(sizes) == 1 + 400 * 3 > SLICE
+    assert (sizes["/cluster/n7/core0"], sizes["/cluster/n7/memory0"]) == (2, 3)
+    assert edges == sorted((path.rpartition("/")[0], path) for path in sizes if path != "/cluster")
 
 
 async def test_leaves_that_make_no_whole_unit_are_left_out() -> None:
-    containment = build_containment([node("small", 900, 3)], units=FINE)
-    vertices, edges = await collected(await pieces_of(lambda: containment))
+    vertices, edges = await collected(await pieces_of(source(node("small", 900, 3))))
     assert by_path(vertices, edges)[0] == {"/cluster": 1, "/cluster/small": 1, "/cluster/small/memory0": 3}
     assert len(edges) == 2
-
-
-async def test_a_graph_that_changes_meanwhile_is_gathered_again() -> None:
-    now = [cluster(400)]
-    other = cluster(3)
-
-    def look() -> Containment:
-        return now[0]
-
-    reading = asyncio.create_task(pieces_of(look))
-    await asyncio.sleep(0)
-    now[0] = other
-    vertices, _ = await collected(await reading)
-    assert len(vertices) == 10
-
-
-async def test_a_graph_that_keeps_changing_is_shown_all_the_same() -> None:
-    containment = cluster(400)
-
-    def look() -> Containment:
-        containment.revision += 1
-        return containment
-
-    vertices, edges = await collected(await pieces_of(look))
-    assert (len(vertices), len(edges)) == (1201, 1200)

@@ -1,0 +1,124 @@
+"""The resource graph of the present cluster, which is built when somebody asks for it.
+
+Nothing is placed on this graph: it is shown, and it is what libreapi_cli reads. Only the virtual devices in it are
+kept at hand, because each placement with devices reads them. A declared resource is left out while its parent node is
+away or while a node has its name, so that neither stops everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
+from fluence_extender.graph.cluster_graph import NO_RESOURCES, build_containment, check_against_cluster
+from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
+from fluence_extender.model.node import Node
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSource:
+    """The nodes and the virtual resources of one moment, from which a graph can be built in any thread."""
+
+    nodes: Mapping[str, Node]
+    resources: VirtualResources
+    levels: Mapping[str, str]
+
+    def build(self) -> Containment:
+        """Build the graph."""
+        return build_containment(self.nodes.values(), self.resources, levels=self.levels)
+
+
+class CurrentGraph:
+    """What the graph of ``nodes`` is made from; ``nodes`` is the ledger's own mapping, which it changes itself.
+
+    ``levels`` are the topology levels, outermost first, with the node labels that name them. ``revision`` grows
+    whenever the graph would be another one.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node], levels: Mapping[str, str]) -> None:
+        self._nodes = nodes
+        self.levels = levels
+        self.revision = 0
+        self._declared = NO_RESOURCES
+        self._named: frozenset[str] = frozenset()
+        self._attached: VirtualResources | None = NO_RESOURCES
+        self._catalogue: DeviceCatalogue | None = None
+
+    @property
+    def declared(self) -> VirtualResources:
+        """All virtual resources of the file, also those that the present nodes don't allow."""
+        return self._declared
+
+    def declare(self, resources: VirtualResources) -> None:
+        """Replace the virtual resources."""
+        self._declared = resources
+        self._named = frozenset(_names(resources.resources))
+        self._forget()
+
+    def node_changed(self, before: Node | None, after: Node | None) -> None:
+        """Follow a node that joins (``before`` is None), has changed, or leaves (``after`` is None)."""
+        if before is not None and after is not None:
+            moved = self._level_values(before) != self._level_values(after)
+            if not moved and before.allocatable == after.allocatable:
+                return
+        else:
+            moved = True
+        self.revision += 1
+        node = after or before
+        if moved and node is not None and node.name in self._named:
+            self._forget()
+
+    def loaded(self) -> None:
+        """Follow a replacement of all nodes."""
+        self._forget()
+
+    @property
+    def catalogue(self) -> DeviceCatalogue:
+        """The virtual devices that can be allocated."""
+        if self._catalogue is None:
+            attached = self._attach()
+            parents = {
+                top.parent: self._nodes[top.parent] for top in attached.resources if top.parent in self._nodes
+            }
+            self._catalogue = device_catalogue(GraphSource(parents, attached, self.levels).build())
+        return self._catalogue
+
+    def source(self) -> GraphSource:
+        """Return what the graph of this moment is built from."""
+        return GraphSource(dict(self._nodes), self._attach(), self.levels)
+
+    def _level_values(self, node: Node) -> tuple[str, ...]:
+        return tuple(node.labels.get(label, "") for label in self.levels.values())
+
+    def _forget(self) -> None:
+        self.revision += 1
+        self._attached = self._catalogue = None
+
+    def _attach(self) -> VirtualResources:
+        """Return the resources that the present nodes allow, and log the problems of the others."""
+        if self._attached is None:
+            allowed: list[VirtualResource] = []
+            for top in self._declared.resources:
+                problems = check_against_cluster(
+                    VirtualResources("", (top,)), self._nodes.keys(), self.levels
+                )
+                for problem in problems:
+                    log.warning("a virtual resource is left out", problem=str(problem))
+                if not problems:
+                    allowed.append(top)
+            self._attached = VirtualResources(self._declared.source, tuple(allowed))
+        return self._attached
+
+
+def _names(resources: Iterable[VirtualResource]) -> Iterable[str]:
+    """Yield the names of nodes that decide which of the resources are attached."""
+    for top in resources:
+        yield from (name for resource in top.walk() for name in resource.names)
+        if top.parent != CLUSTER_PARENT:
+            yield top.parent
