@@ -75,8 +75,7 @@ class Library:
         if self._mirror is None:
             return None
         try:
-            self._mirror.follow(table, self._held())
-            placed = self._mirror.place(requests, count, nodes)
+            placed = self._mirror.choose(requests, count, nodes, table, self._held())
         except EngineLost as lost:
             self._lose(lost, table)
             return None

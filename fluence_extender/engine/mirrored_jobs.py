@@ -43,7 +43,10 @@ class Changes:
 
 
 class MirroredJobs:
-    """The jobs of ``worker`` on the nodes of ``ranks``, which have leaves of ``types``, and on the devices."""
+    """The jobs of ``worker`` on the nodes of ``ranks``, which have leaves of ``types``, and on the devices.
+
+    ``used`` are the leaves that they hold.
+    """
 
     def __init__(
         self, worker: Worker, ranks: Sequence[int], types: Sequence[str], catalogue: DeviceCatalogue
@@ -52,7 +55,7 @@ class MirroredJobs:
         self._ranks = ranks
         self._types = types
         self._devices = {device.rank: device for device in catalogue.devices}
-        self._used: Leaves = np.zeros((len(ranks), len(types)), dtype=np.int64)
+        self.used: Leaves = np.zeros((len(ranks), len(types)), dtype=np.int64)
         self._on_nodes: list[list[Job]] = [[] for _ in ranks]
         self._on_devices: dict[int, Job] = {}
         self._free_ids: list[int] = []
@@ -64,9 +67,9 @@ class MirroredJobs:
         What the worker refuses isn't held, and is sent again the next time. Raises `EngineLost`.
         """
         changes = Changes()
-        for row in np.flatnonzero((used != self._used).any(axis=1)).tolist():
-            self._follow_node(row, used[row] - self._used[row], changes)
-        self._used = used
+        for row in np.flatnonzero((used != self.used).any(axis=1)).tolist():
+            self._follow_node(row, used[row] - self.used[row], changes)
+        self.used = used
         self._follow_devices(units, changes)
         if changes.cancel or changes.hold:
             refused = self._worker.apply(changes.cancel, changes.hold)
@@ -109,6 +112,6 @@ class MirroredJobs:
         for row, jobs in enumerate(self._on_nodes):
             for job in [job for job in jobs if job.jobid in refused]:
                 jobs.remove(job)
-                self._used[row] -= job.held
+                self.used[row] -= job.held
         self._on_devices = {rank: job for rank, job in self._on_devices.items() if job.jobid not in refused}
         self._free_ids += refused

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fluence_extender.engine.errors import EngineError
 from fluence_extender.engine.mirror import Mirror
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.node import Node
@@ -171,3 +172,37 @@ def test_ids_of_jobs_are_used_again() -> None:
         mirror.follow(room({"n0": Resources({**nodes[0].allocatable, "cpu": 1000 * (4 - cores)})}, KINDS), ())
         ids |= worker.graph.held.keys()
     assert len(ids) <= 3
+
+
+def test_a_question_brings_the_nodes_up_to_date_on_which_a_pod_fits() -> None:
+    nodes = [node(f"n{number}", cpu=4000) for number in range(4)]
+    containment = graph_of(nodes).source().build()
+    worker = OracleWorker(containment)
+    mirror = Mirror(containment, worker)
+    free = {"n0": 3000, "n1": 1000, "n2": 3000, "n3": 3000}
+    table = room(
+        {one.name: Resources({**one.allocatable, "cpu": free[one.name]}) for one in nodes},
+        nodes[0].allocatable,
+    )
+    asked = ("n0", "n1", "n2")
+    assert mirror.choose(Resources({"cpu": 2000}), 2, asked, table, ()) == {"n0": 1, "n2": 1}
+    assert in_use(worker) == {"/cluster/n0": {"core": 1}, "/cluster/n2": {"core": 1}}
+    mirror.follow(table, ())
+    assert in_use(worker) == {
+        "/cluster/n0": {"core": 1},
+        "/cluster/n1": {"core": 3},
+        "/cluster/n2": {"core": 1},
+        "/cluster/n3": {"core": 1},
+    }
+
+
+def test_what_cannot_fit_is_not_asked() -> None:
+    nodes = [node("n0", cpu=4000)]
+    containment = graph_of(nodes).source().build()
+    worker = OracleWorker(containment)
+    worker.fails = EngineError("nobody may ask")
+    mirror = Mirror(containment, worker)
+    table = all_free(nodes)
+    assert mirror.choose(Resources({"cpu": 1000}), 5, ("n0",), table, ()) is None
+    assert mirror.choose(Resources({"cpu": 1000, FPGA: 1}), 1, ("n0",), table, ()) is None
+    assert mirror.choose(Resources({"pods": 1}), 1, ("n0",), table, ()) is None
