@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
+from fluence_extender.placement.chooser import FirstFit
 from tests.core.values import GIB, node
 from tests.unit.engine.oracle_worker import OracleWorker
 from tests.unit.engine.rooms import DEVICES, all_free, graph_of, licenses, room
@@ -91,8 +93,11 @@ def cluster_and_question() -> st.SearchStrategy[Any]:
     )
 
 
-@given(cluster_and_question())
-def test_all_pods_get_room_on_the_nodes_that_were_asked_for_wherever_there_is_some(question: Any) -> None:
+@pytest.mark.parametrize("policy", ["lonode", "hinode"])
+@given(question=cluster_and_question())
+def test_the_library_finds_what_first_fit_finds_among_the_nodes_that_were_asked_for(
+    policy: str, question: Any
+) -> None:
     cores, used, asked, size, count = question
     nodes = [node(f"n{number}", cpu=1000 * offered) for number, offered in enumerate(cores)]
     table = room(
@@ -102,11 +107,12 @@ def test_all_pods_get_room_on_the_nodes_that_were_asked_for_wherever_there_is_so
         },
         Resources({"cpu": 1, "memory": 1, "pods": 1}),
     )
-    library = Library(graph_of(nodes), tuple, OracleWorker)
+    library = Library(graph_of(nodes), tuple, partial(OracleWorker, policy=policy))
     library.load(table)
-    names = tuple(f"n{number}" for number in sorted(asked))
+    names = tuple(f"n{number}" for number in sorted(asked, reverse=policy == "hinode"))
     requests = Resources({"cpu": 1000 * size})
     chosen = library.choose(requests, count, names, table)
+    assert chosen == FirstFit().choose(requests, count, names, table)
     slots = {f"n{at}": max(cores[at] - used[at], 0) // size for at in asked}
     if sum(slots.values()) < count:
         assert chosen is None
