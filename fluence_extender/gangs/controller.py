@@ -45,7 +45,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Namespace
 from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
-from fluence_extender.placement.chooser import Chooser
+from fluence_extender.placement.chooser import NodeChooser
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
@@ -81,7 +81,7 @@ class Controller:
         sink: AccountSink | None = None,
         on_waited: Callable[[str, str, int, float], None] = lambda *_: None,
         judge: Judge | None = None,
-        chooser: Chooser | None = None,
+        chooser: NodeChooser | None = None,
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)

@@ -54,7 +54,7 @@ class Device:
 
 
 class DeviceCatalogue:
-    """All virtual devices of a graph, in the order of their ranks."""
+    """All virtual devices of a graph, in the order in which the policy takes them."""
 
     __slots__ = ("_by_place", "devices")
 
@@ -81,10 +81,11 @@ class DeviceCatalogue:
         return tuple(sorted({device.type for device in self.devices}))
 
 
-def device_catalogue(containment: Containment) -> DeviceCatalogue:
-    """List the virtual devices of a graph."""
+def device_catalogue(containment: Containment, descending: bool = False) -> DeviceCatalogue:
+    """List the virtual devices of a graph branch by branch, or the other way round if ``descending``."""
     devices = [_device(containment, path) for path in containment.devices]
-    return DeviceCatalogue(tuple(sorted(devices, key=lambda device: device.rank)))
+    devices.sort(key=lambda device: (*device.ancestors, device.rank), reverse=descending)
+    return DeviceCatalogue(tuple(devices))
 
 
 def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> tuple[Device, ...]:

@@ -37,12 +37,15 @@ class GraphSource:
 class CurrentGraph:
     """What the graph of ``nodes`` is made from; ``nodes`` is the ledger's own mapping, which it changes itself.
 
-    ``levels`` are the topology levels, outermost first, with the node labels that name them. ``revision`` grows
-    whenever the graph would be another one.
+    ``levels`` are the topology levels, outermost first, with the node labels that name them. ``descending`` says that
+    the policy takes the last devices first. ``revision`` grows whenever the graph would be another one.
     """
 
-    def __init__(self, nodes: Mapping[str, Node], levels: Mapping[str, str]) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Node], levels: Mapping[str, str], descending: bool = False
+    ) -> None:
         self._nodes = nodes
+        self._descending = descending
         self.levels = levels
         self.revision = 0
         self._declared = NO_RESOURCES
@@ -86,7 +89,9 @@ class CurrentGraph:
             parents = {
                 top.parent: self._nodes[top.parent] for top in attached.resources if top.parent in self._nodes
             }
-            self._catalogue = device_catalogue(GraphSource(parents, attached, self.levels).build())
+            self._catalogue = device_catalogue(
+                GraphSource(parents, attached, self.levels).build(), self._descending
+            )
         return self._catalogue
 
     def source(self) -> GraphSource:

@@ -104,7 +104,7 @@ class Metrics:
         self.audits = Counter("fluence_audits", "Completed audits.", registry=registry)
         self._drift = Counter(
             "fluence_drift",
-            "Differences between ledger, graph and cluster that an audit found and repaired.",
+            "Differences between ledger and cluster that an audit found and repaired.",
             ["kind"],
             registry=registry,
         )

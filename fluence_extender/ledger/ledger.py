@@ -66,11 +66,12 @@ class Ledger:
         self.gang_nodes = GangNodes(exclusive=policy.endswith("nodex"))
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
-        self._order = NodeOrder(descending=policy not in LOW_FIRST)
+        descending = policy not in LOW_FIRST
+        self._order = NodeOrder(descending)
         self._allocations: dict[str, Allocation] = {}
         self._rooms = DeviceRooms(self._nodes)
         self.kept_apart = KeptApart(self._nodes)
-        self.graph = CurrentGraph(self._nodes, levels)
+        self.graph = CurrentGraph(self._nodes, levels, descending)
         self._foreign: dict[str, str] = {}
         self._negative: set[str] = set()
         self._device_holders: set[str] = set()

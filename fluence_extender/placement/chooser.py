@@ -13,7 +13,7 @@ from fluence_extender.placement.search import Shape, place
 from fluence_extender.queueing.freed_slots import slots_by_row
 
 
-class Chooser(Protocol):
+class NodeChooser(Protocol):
     """What picks nodes for equal members that only amounts limit."""
 
     def choose(

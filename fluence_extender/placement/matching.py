@@ -15,7 +15,7 @@ from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.chooser import Chooser
+from fluence_extender.placement.chooser import NodeChooser
 from fluence_extender.placement.demand import Demand, Group, ShapeKey, grouped
 from fluence_extender.placement.device_search import DevicePod, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -43,7 +43,7 @@ class Matching:
         ledger: LedgerPort,
         eligibility: EligibilityIndex,
         node_order: Callable[[str], tuple[object, ...]],
-        chooser: Chooser,
+        chooser: NodeChooser,
     ) -> None:
         self._chooser = chooser
         self._ledger = ledger

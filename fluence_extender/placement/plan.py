@@ -15,7 +15,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.chooser import Chooser, FirstFit
+from fluence_extender.placement.chooser import FirstFit, NodeChooser
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -74,7 +74,7 @@ class Planner:
         ledger: LedgerPort,
         eligibility: EligibilityIndex,
         topology: Topology | None = None,
-        chooser: Chooser | None = None,
+        chooser: NodeChooser | None = None,
     ) -> None:
         """Make a planner; without ``chooser``, equal members are placed by first fit."""
         self._ledger = ledger

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.placement.chooser import Chooser
+from fluence_extender.placement.chooser import NodeChooser
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class CoreEngine:
         """Empty ledger under ``policy``."""
         return Ledger(policy, levels)
 
-    def chooser(self, ledger: Ledger, policy: str = "lonode") -> Chooser | None:
+    def chooser(self, ledger: Ledger, policy: str = "lonode") -> NodeChooser | None:
         """What chooses nodes for equal members; None for first fit."""
         return None
 

@@ -46,8 +46,8 @@ OF_OTHERS = {
     "KubeRay": "preRunningDeadlineSeconds",
     "Kueue": """
         HoldAndDrain ResourceFlavor admissionChecks borrowWithinCohort borrowingLimit cohortName fairSharing
-        flavorFungibility lendingLimit namespaceSelector nominalQuota parentName queueingStrategy reclaimWithinCohort
-        stopPolicy withinClusterQueue
+        flavorFungibility lendingLimit namespaceSelector nominalQuota parentName performance queueingStrategy
+        reclaimWithinCohort stopPolicy withinClusterQueue
     """,
     "Kubeflow Trainer": "runtimePatches trainingRuntimeSpec",
     "Kubernetes": """

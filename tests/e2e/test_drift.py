@@ -1,4 +1,4 @@
-"""Ledger, graph and cluster agree while nodes, requests and claims change and other schedulers race with ours."""
+"""Ledger and cluster agree while nodes, requests and claims change and other schedulers race with ours."""
 
 from __future__ import annotations
 

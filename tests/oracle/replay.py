@@ -38,15 +38,15 @@ class Replay:
         try:
             session = load(path)
             self.steps += len(session["steps"])
-            found = self._differences(session)
+            differing = self._differences(session)
         except EngineUnavailable:
             raise
         except (NotASession, MatcherError, EngineCrashed, KeyError, TypeError) as error:
             click.echo(f"{path}: {type(error).__name__}: {error}", err=True)
             return
-        self.alike += len(session["steps"]) - len({difference.step for difference in found})
-        self.whole += not found
-        for difference in found:
+        self.alike += len(session["steps"]) - len({difference.step for difference in differing})
+        self.whole += not differing
+        for difference in differing:
             click.echo(f"{path}: {difference}", err=True)
 
     def _differences(self, session: Session) -> list[Difference]:

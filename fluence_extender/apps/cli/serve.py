@@ -124,7 +124,7 @@ PORTS = click.IntRange(0, 65535)
     type=click.FloatRange(min=1),
     default=STANDARD.audit_every,
     show_default=True,
-    help="Seconds from one comparison of ledger, graph and cluster to the next.",
+    help="Seconds from one comparison of ledger and cluster to the next.",
 )
 @setting(
     "--lease",

@@ -339,8 +339,8 @@ def _replay(jobid: int, resources: Jgf, engine: Matcher) -> Match:
 
 def _holds_something(resources: list[Jgf]) -> bool:
     return any(
-        one["type"] == "slot" or one.get("exclusive") or _holds_something(one.get("with", []))
-        for one in resources
+        resource["type"] == "slot" or resource.get("exclusive") or _holds_something(resource.get("with", []))
+        for resource in resources
     )
 
 

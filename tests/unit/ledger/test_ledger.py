@@ -104,7 +104,8 @@ def test_pod_without_requests_holds_a_slot_and_nothing_else(make: MakeLedger) ->
     idle = pod(requests=Resources({"pods": 1}))
     take(ledger, idle)
     assert ledger.accounts["n0"].free["pods"] == 0
-    assert accepts(ledger, asks(4000))
+    assert accepts(ledger, Resources({"cpu": 4000}))
+    assert not accepts(ledger, asks(1000))
 
 
 def test_foreign_requests_are_counted_exactly(make: MakeLedger) -> None:
