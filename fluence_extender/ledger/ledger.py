@@ -184,7 +184,7 @@ class Ledger:
         self._nodes.update((node.name, node) for node in nodes)
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
-            self._note_negative(name)
+            self._note_negative((name,))
             self._rooms.node_changed(name)
         self._order.replace(self._nodes)
         self.kept_apart.nodes_changed()
@@ -210,7 +210,7 @@ class Ledger:
             self.kept_apart.nodes_changed()
         self.graph.node_changed(old, node)
         self._account(node.name).resize(node.allocatable)
-        self._note_negative(node.name)
+        self._note_negative((node.name,))
         self.changed()
 
     def drop_node(self, name: str) -> None:
@@ -240,8 +240,7 @@ class Ledger:
             self.kept_apart.put(pod, pod.node, bound=True)
             self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
             touched[pod.node] = None
-        for name in touched:
-            self._note_negative(name)
+        self._note_negative(touched)
 
     def drop_foreign(self, uid: str) -> None:
         """Stop counting a foreign pod."""
@@ -249,7 +248,7 @@ class Ledger:
         if node is not None:
             self.kept_apart.drop(uid)
             self._account(node).remove(uid)
-            self._note_negative(node)
+            self._note_negative((node,))
             self._forget_empty(node)
             self.changed()
 
@@ -257,7 +256,7 @@ class Ledger:
         """Count a node again from its node object and its pods."""
         node = self._nodes.get(name)
         self._account(name).recount(node.allocatable if node is not None else NOTHING)
-        self._note_negative(name)
+        self._note_negative((name,))
         self._forget_empty(name)
         self.changed()
 
@@ -280,12 +279,16 @@ class Ledger:
         strength: Strength = Strength.PLANNED,
     ) -> None:
         """Allocate the planned places of a gang's pods. Raises `NoCapacity`; then nothing is allocated."""
-        for at, (pod, place) in enumerate(places):
-            account = self._accounts.get(place.node)
-            if place.node not in self._nodes or account is None or not account.takes(pod.requests):
-                self.undo(pod.uid for pod, _ in places[:at])
-                raise NoCapacity(f"node {place.node} has no room left")
-            self._allocate(pod, place, gang, strength)
+        touched = {place.node for _, place in places}
+        closed = {name for name in touched if name not in self._nodes or name in self._negative}
+        if not closed:
+            for pod, place in places:
+                self._allocate(pod, place, gang, strength)
+            closed = self._note_negative(touched)
+            if closed:
+                self.undo(pod.uid for pod, _ in places)
+        if closed:
+            raise NoCapacity(f"node {min(closed)} has no room left")
 
     def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
         """Count a bound pod, even without capacity; return what it holds."""
@@ -299,6 +302,7 @@ class Ledger:
             shares, final = shares_of_bound(pod, self._present_device_use()) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
             self._allocate(pod, assignment, gang, strength)
+            self._note_negative((pod.node,))
             if not final:
                 self.lacking_devices.add(pod.uid)
             assignments.append(assignment)
@@ -324,7 +328,7 @@ class Ledger:
         self._allocations[pod.uid] = replace(held, requests=pod.requests)
         node = held.assignment.node
         self._account(node).add(pod.uid, pod.requests, foreign=False, ports=held.ports)
-        self._note_negative(node)
+        self._note_negative((node,))
         self.changed()
 
     def claims_changed(self, pod: Pod) -> list[str]:
@@ -379,7 +383,7 @@ class Ledger:
             self._present_device_use().add(held.assignment.devices, -1)
         self._account(node).remove(uid)
         self.gang_nodes.remove(uid)
-        self._note_negative(node)
+        self._note_negative((node,))
         self._forget_empty(node)
         self.changed()
 
@@ -403,7 +407,6 @@ class Ledger:
             use.add(assignment.devices)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).add(pod.uid, pod.requests, foreign=False, ports=pod.host_ports)
-        self._note_negative(assignment.node)
 
     def _account(self, name: str) -> NodeAccount:
         account = self._accounts.get(name)
@@ -419,10 +422,17 @@ class Ledger:
             self.journal.note(name)
             self._negative.discard(name)
 
-    def _note_negative(self, name: str) -> None:
-        account = self._accounts[name]
-        over = name in self._nodes and min(account.free.values(), default=0) < 0
-        (self._negative.add if over else self._negative.discard)(name)
+    def _note_negative(self, names: Iterable[str]) -> set[str]:
+        """Note on which of these nodes pods use more than there is, and return them."""
+        over = {
+            name
+            for name in names
+            if name in self._nodes and min(self._accounts[name].free.values(), default=0) < 0
+        }
+        self._negative.difference_update(names)
+        self._negative |= over
+        return over
+
 
 
 class NodeOrder:
