@@ -23,7 +23,7 @@ Leaves = NDArray[np.int64]
 """Numbers of leaves, a row for each node and a column for each type."""
 
 
-class Job(NamedTuple):
+class HeldJob(NamedTuple):
     """A job, and the leaves of each type, or the units of a device, that it holds."""
 
     jobid: int
@@ -56,8 +56,8 @@ class MirroredJobs:
         self._types = types
         self._devices = {device.rank: device for device in catalogue.devices}
         self.used: Leaves = np.zeros((len(ranks), len(types)), dtype=np.int64)
-        self._on_nodes: list[list[Job]] = [[] for _ in ranks]
-        self._on_devices: dict[int, Job] = {}
+        self._on_nodes: list[list[HeldJob]] = [[] for _ in ranks]
+        self._on_devices: dict[int, HeldJob] = {}
         self._free_ids: list[int] = []
         self._new_ids = count(1)
 
@@ -99,12 +99,12 @@ class MirroredJobs:
             (jobspec,) = jobspecs_for((self._devices[rank],), units[rank])
             self._on_devices[rank] = self._hold((units[rank],), jobspec, changes)
 
-    def _hold(self, held: tuple[int, ...], jobspec: Jobspec, changes: Changes) -> Job:
-        job = Job(self._free_ids.pop() if self._free_ids else next(self._new_ids), held)
+    def _hold(self, held: tuple[int, ...], jobspec: Jobspec, changes: Changes) -> HeldJob:
+        job = HeldJob(self._free_ids.pop() if self._free_ids else next(self._new_ids), held)
         changes.hold.append((job.jobid, jobspec))
         return job
 
-    def _cancel(self, job: Job, changes: Changes) -> None:
+    def _cancel(self, job: HeldJob, changes: Changes) -> None:
         changes.cancel.append(job.jobid)
         self._free_ids.append(job.jobid)
 

@@ -25,7 +25,7 @@ class PromptLibrary(Library):
     ) -> dict[str, int] | None:
         """Load the present graph if it isn't, then choose."""
         if self._graph.revision != self._revision:
-            self.load(table)
+            self.load(table).result()
         return super().choose(requests, count, nodes, table)
 
 

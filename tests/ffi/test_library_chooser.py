@@ -68,7 +68,7 @@ class Cluster:
 
     def library(self, start: Callable[[Containment], OracleWorker | WorkerProcess]) -> Library:
         made = Library(self.graph, lambda: self.shares, start)
-        made.load(self.table)
+        made.load(self.table).result()
         return made
 
     def change(self) -> None:
@@ -139,7 +139,7 @@ if FLUXION.library is not None:
             CurrentGraph(nodes, {}), tuple, processes(started), clock=iter(range(0, 9999, 40)).__next__
         )
         used = room({"n0": Resources({}), "n1": nodes["n1"].allocatable}, KINDS)
-        library.load(used)
+        library.load(used).result()
         ask = partial(library.choose, Resources({"cpu": 2000}), 2, ("n0", "n1"), used)
         assert ask() == {"n1": 2}
         os.kill(started[0]._process.pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ if FLUXION.library is not None:
         graph = CurrentGraph(nodes, {})
         started: list[WorkerProcess] = []
         library = Library(graph, tuple, processes(started))
-        library.load(all_free(nodes.values()))
+        library.load(all_free(nodes.values())).result()
         nodes["n1"] = node("n1")
         graph.node_changed(None, nodes["n1"])
         assert whole(nodes, library, 4) == {"n0": 4}

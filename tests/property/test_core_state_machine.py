@@ -548,13 +548,7 @@ def _machine(engine: CoreEngine, policy: str) -> type[Core]:
 
 
 @pytest.mark.parametrize("policy", ["lonode", "hinode", "lonodex"])
-@pytest.mark.parametrize(
-    "engine",
-    ENGINES,
-    ids=lambda engine: (
-        f"{engine.name}-{engine.units.cpu_millicores}m" + ("" if engine.incremental else "-rebuilt")
-    ),
-)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_core_stays_consistent_whatever_happens(engine: CoreEngine, policy: str) -> None:
     run_state_machine_as_test(
         _machine(engine, policy),

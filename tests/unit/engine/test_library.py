@@ -58,7 +58,7 @@ class World:
         self.shares: list[DeviceShare] = []
         self.now = 0.0
         self.library = Library(self.graph, lambda: self.shares, self.starts, lambda: self.now)
-        self.library.load(self.table)
+        self.library.load(self.table).result()
 
     @property
     def table(self) -> CapacityTable:
@@ -108,7 +108,7 @@ def test_the_library_finds_what_first_fit_finds_among_the_nodes_that_were_asked_
         Resources({"cpu": 1, "memory": 1, "pods": 1}),
     )
     library = Library(graph_of(nodes), tuple, partial(OracleWorker, policy=policy))
-    library.load(table)
+    library.load(table).result()
     names = tuple(f"n{number}" for number in sorted(asked, reverse=policy == "hinode"))
     requests = Resources({"cpu": 1000 * size})
     chosen = library.choose(requests, count, names, table)
@@ -253,14 +253,21 @@ def test_a_cluster_without_nodes_loads_nothing() -> None:
     world.until(lambda: world.choose(1) == {"n0": 1})
 
 
-def test_a_first_load_that_fails_is_raised() -> None:
+def test_a_first_load_that_fails_is_raised_and_tried_again() -> None:
     starts = Starts()
     starts.fails = EngineError("too many vertices")
     nodes = [node("n0")]
-    library = Library(graph_of(nodes), tuple, starts)
+    library = Library(graph_of(nodes), tuple, starts, iter(range(0, 10_000, 40)).__next__)
     with pytest.raises(EngineError, match="too many vertices"):
-        library.load(all_free(nodes))
+        library.load(all_free(nodes)).result()
+    starts.fails = None
+    ask = partial(library.choose, ONE_CORE, 1, ("n0",), all_free(nodes))
+    assert ask() is None
     assert library.fault == "too many vertices"
+    deadline = time.monotonic() + 10
+    while ask() != {"n0": 1}:
+        assert time.monotonic() < deadline
+    assert not library.fault
 
 
 def test_close_ends_the_worker_in_use_and_the_one_that_is_being_loaded() -> None:
