@@ -59,8 +59,8 @@ resources:
   - {type: accelerator, name: chip, count: 2, parent: n1, with: [{type: lane, count: 1}]}
 """
 BROKEN = "resources: [{type: 7}]"
-MOST_MEMORY = {"embedded": 6 * 2**40, "fluxion": 200 * 2**30}
-"""Bytes; a GiB is a vertex of libreapi_cli, which looks at each of them in each match: thousands take it minutes."""
+MOST_MEMORY = {"embedded": 6 * 2**40, "oracle": 64 * 2**30}
+"""Bytes; a GiB is a vertex of the oracle, which looks at each of them in each match."""
 
 names = st.integers(0, 3).map(lambda number: f"n{number}")
 cores = st.sampled_from([200, 500, 1000, 1500, 2000])
