@@ -435,7 +435,6 @@ class Ledger:
         return over
 
 
-
 class NodeOrder:
     """The names of all nodes in their natural order, or ``descending``."""
 
