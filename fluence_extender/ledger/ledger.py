@@ -371,16 +371,17 @@ class Ledger:
 
     def release(self, uid: str) -> None:
         """Free what a pod holds; nothing happens when it holds nothing."""
-        held = self._allocations.pop(uid, None)
+        held = self._allocations.get(uid)
         if held is None:
             return
+        if held.assignment.devices:
+            self._present_device_use().add(held.assignment.devices, -1)
+            self._device_holders.discard(uid)
+        del self._allocations[uid]
         node = held.assignment.node
         self.lacking_devices.discard(uid)
         self._rooms.drop(uid)
         self.kept_apart.drop(uid)
-        if held.assignment.devices:
-            self._device_holders.discard(uid)
-            self._present_device_use().add(held.assignment.devices, -1)
         self._account(node).remove(uid)
         self.gang_nodes.remove(uid)
         self._note_negative((node,))
@@ -432,7 +433,6 @@ class Ledger:
         self._negative.difference_update(names)
         self._negative |= over
         return over
-
 
 
 class NodeOrder:

@@ -249,8 +249,8 @@ def test_devices_come_from_one_backend_if_one_has_enough(bench: MakeBench) -> No
 def test_devices_of_two_nodes_never_serve_one_pod(bench: MakeBench) -> None:
     planner, _, _ = bench([node("n0"), node("n1")], LOCAL)
     assert refused(planner, [pod(devices={"accelerator": 2})]).reason.text == (
-        "unsatisfiable: the backends that match have 1 accelerator for one pod, and it asks for 2: ask for less in each "
-        "pod"
+        "unsatisfiable: the backends that match have 1 accelerator for one pod, and it asks for 2: ask for less in "
+        "each pod"
     )
 
 
