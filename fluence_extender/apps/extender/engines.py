@@ -55,8 +55,7 @@ def choose_engine(choice: str, policy: str) -> Engine:
             raise EngineUnavailable(str(missing)) from missing
         if needs_library:
             raise EngineUnavailable(
-                f"--policy {policy} needs libreapi_cli: {missing}; or choose one of the policies "
-                f"{', '.join(EMBEDDED_POLICIES)}"
+                f"--policy {policy} needs libreapi_cli; the policies {', '.join(EMBEDDED_POLICIES)} don't. {missing}"
             ) from missing
         log.info("libreapi_cli is not used; the embedded engine is", reason=str(missing))
         return embedded
