@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import fluxion_ffi
+from fluence_extender.engine.graph_worker import PRUNE_FILTERS, GraphWorker, shared_policy
 from fluence_extender.engine.jobspec import compute_jobspec
-from fluence_extender.engine.worker import PRUNE_FILTERS, GraphWorker, shared_policy
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.jgf import unit_jgf
 from fluence_extender.graph.units import request_counts
@@ -23,7 +23,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 
 GIB = 2**30
-IMPORTS = "import fluence_extender.engine.worker"
+IMPORTS = "import fluence_extender.engine.graph_worker"
 
 Made = TypeVar("Made")
 

@@ -56,13 +56,13 @@ class Library:
         self._began = 0.0
         self.fault = ""
 
-    def load(self, table: CapacityTable) -> None:
-        """Load the present graph at once, with what is in use. Raises `EngineError`."""
-        try:
-            self._replace(self._loader(table)())
-        except EngineError as error:
-            self.fault = str(error)
-            raise
+    def load(self, table: CapacityTable) -> Future[Loaded]:
+        """Begin to load the present graph, with what is in use; the future may have an `EngineError`.
+
+        The graph is used from the next question on that comes after it is loaded.
+        """
+        self._loading = _in_thread(self._loader(table))
+        return self._loading
 
     def choose(
         self, requests: Resources, count: int, nodes: Sequence[str], table: CapacityTable
@@ -75,8 +75,7 @@ class Library:
         if self._mirror is None:
             return None
         try:
-            self._mirror.follow(table, self._held())
-            placed = self._mirror.place(requests, count, nodes)
+            placed = self._mirror.choose(requests, count, nodes, table, self._held())
         except EngineLost as lost:
             self._lose(lost, table)
             return None
@@ -103,7 +102,7 @@ class Library:
                 self.fault = str(error)
                 log.error("the library's graph couldn't be loaded", error=self.fault)
         if self._loading is None and self._due():
-            self._loading = _in_thread(self._loader(table))
+            self.load(table)
 
     def _due(self) -> bool:
         retried = bool(self.fault) and self._clock() >= self._began + RETRY
@@ -144,6 +143,7 @@ class Library:
 def _in_thread(load: Callable[[], Loaded]) -> Future[Loaded]:
     """Run ``load`` in a thread that doesn't keep the service from ending."""
     future: Future[Loaded] = Future()
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:

@@ -1,8 +1,8 @@
 """The mirror of the accounts in libreapi_cli: what is in use there is what the accounts say.
 
-The library has one job for each node, with all leaves that are in use there, and one for each virtual device in use.
-The id of a job is the rank of the vertex that it is for. What is free is summed exactly and rounded down to
-whole leaves once. A node that is no longer in the accounts is all in use.
+What is free on a node is summed exactly and rounded down to whole leaves once. The rest is in use: on a node that is no
+longer in the accounts, all of it. A question is about nodes on which at least one pod fits, and only these
+have to be up to date for it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluence_extender.engine.errors import EngineError
-from fluence_extender.engine.jobspec import Jobspec, compute_jobspec, jobspecs_for
+from fluence_extender.engine.jobspec import compute_jobspec
+from fluence_extender.engine.mirrored_jobs import Leaves, MirroredJobs
 from fluence_extender.engine.worker import Worker
-from fluence_extender.graph.catalogue import Device, device_catalogue
+from fluence_extender.graph.catalogue import device_catalogue
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.units import LEAF_SIZES, MOST_OFFERED, leaf_type, request_counts
 from fluence_extender.graph.vertex import NODE_TYPE
@@ -23,100 +23,92 @@ from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.resources import Resources
 
-Leaves = NDArray[np.int64]
-
 
 class Mirror:
-    """The jobs of ``worker``, which has loaded the graph ``containment`` and has no job yet."""
+    """The use of the graph ``containment`` in ``worker``, which has loaded it and has no job yet."""
 
     def __init__(self, containment: Containment, worker: Worker) -> None:
-        self.worker = worker
-        self._names = {path: name for name, path in containment.nodes.items()}
-        self._ranks = {name: containment.vertex(path).rank for name, path in containment.nodes.items()}
+        self._worker = worker
+        self._paths = dict(containment.nodes)
+        self._rows = {name: row for row, name in enumerate(self._paths)}
+        self._ranks = [containment.vertex(path).rank for path in self._paths.values()]
         self._catalogue = device_catalogue(containment)
-        self._devices = {device.rank: device for device in self._catalogue.devices}
-        offered = {path: _leaves_below(containment, path) for path in self._names}
-        self._types = sorted({kind for leaves in offered.values() for kind in leaves})
+        offered = [_leaves_below(containment, path) for path in self._paths.values()]
+        self._types = sorted({kind for leaves in offered for kind in leaves})
         self._offered: Leaves = np.array(
-            [[leaves.get(kind, 0) for kind in self._types] for leaves in offered.values()], dtype=np.int64
+            [[leaves.get(kind, 0) for kind in self._types] for leaves in offered], dtype=np.int64
         ).reshape(len(offered), len(self._types))
-        self._used: Leaves = np.zeros_like(self._offered)
-        self._devices_used: dict[int, int] = {}
+        self._jobs = MirroredJobs(worker, self._ranks, self._types, self._catalogue)
 
     def follow(self, table: CapacityTable, shares: Iterable[DeviceShare]) -> None:
-        """Send what has changed since the last call; what the library refuses is sent again. Raises `EngineLost`."""
-        ranks = list(self._ranks.values())
-        used = self._in_use(table)
-        changed = np.flatnonzero((used != self._used).any(axis=1)).tolist()
-        cancel = [ranks[row] for row in changed if self._used[row].any()]
-        hold = [(ranks[row], self._node_job(ranks[row], used[row])) for row in changed if used[row].any()]
-        devices = self._devices_in_use(shares)
-        cancel += [rank for rank in self._devices_used if self._devices_used[rank] != devices.get(rank)]
-        hold += [
-            (rank, _device_job(self._devices[rank], amount))
-            for rank, amount in devices.items()
-            if self._devices_used.get(rank) != amount
-        ]
-        refused = set(self.worker.apply(cancel, hold)) if cancel or hold else set()
-        used[[row for row in changed if ranks[row] in refused]] = 0
-        self._used = used
-        self._devices_used = {rank: amount for rank, amount in devices.items() if rank not in refused}
+        """Bring all nodes and devices up to date. Raises `EngineLost`."""
+        self._jobs.follow(self._offered - self._free(table), self._units(shares))
 
-    def place(self, requests: Resources, count: int, nodes: Sequence[str]) -> dict[str, int] | None:
-        """Return how many of ``count`` equal pods the library puts on each node, None where it finds no place.
+    def choose(
+        self,
+        requests: Resources,
+        count: int,
+        nodes: Sequence[str],
+        table: CapacityTable,
+        shares: Iterable[DeviceShare],
+    ) -> dict[str, int] | None:
+        """Return how many of ``count`` equal pods the library puts on each of ``nodes``, None where it finds no place.
 
-        Only those of ``nodes`` that are in the graph are asked for. Raises `EngineError`.
+        Nodes that aren't in the graph are left out. Raises `EngineError`.
         """
         counts = request_counts(requests)
-        asked = [self._ranks[name] for name in nodes if name in self._ranks]
-        if not counts or not asked:
+        free = self._free(table)
+        slots = self._slots(free, counts)
+        rows = [row for row in map(self._rows.get, nodes) if row is not None and slots[row]]
+        if slots[rows].sum() < count:
             return None
-        everywhere = len(asked) == len(self._ranks)
-        granted = self.worker.match(compute_jobspec(counts, count, None if everywhere else asked))
+        used = self._jobs.used.copy()
+        used[rows] = self._offered[rows] - free[rows]
+        self._jobs.follow(used, self._units(shares))
+        ranks = None if len(rows) == len(self._ranks) else [self._ranks[row] for row in rows]
+        granted = self._worker.match(compute_jobspec(counts, count, ranks))
         if granted is None:
             return None
         leaf, size = next(iter(counts.items()))
-        placed = {
-            name: granted[path].get(leaf, 0) // size for path, name in self._names.items() if path in granted
-        }
+        names = {path: name for name, path in self._paths.items() if path in granted}
+        placed = {name: granted[path].get(leaf, 0) // size for path, name in names.items()}
         if sum(placed.values()) != count:
             raise EngineError(f"the library grants places for {sum(placed.values())} pods of {count}")
         return placed
 
     def close(self) -> None:
         """Free the graph."""
-        self.worker.close()
+        self._worker.close()
 
-    def _in_use(self, table: CapacityTable) -> Leaves:
-        """Return the leaves in use on each node of the graph."""
-        rows = np.array([table.rows.get(name, -1) for name in self._ranks], dtype=np.intp)
+    def _free(self, table: CapacityTable) -> Leaves:
+        """Return the leaves that are free on each node of the graph."""
+        rows = np.array([table.rows.get(name, -1) for name in self._rows], dtype=np.intp)
         present = rows >= 0
         free = np.zeros_like(self._offered)
         for position, kind in enumerate(self._types):
             columns = [column for resource, column in table.columns.items() if leaf_type(resource) == kind]
             leaves = (table.free[:, columns] // LEAF_SIZES.get(kind, 1)).clip(0, MOST_OFFERED).sum(axis=1)
             free[present, position] = leaves[rows[present]]
-        return (self._offered - free).clip(min=0)
+        return np.minimum(free, self._offered)
 
-    def _node_job(self, rank: int, used: Leaves) -> Jobspec:
-        counts = dict(zip(self._types, used.tolist(), strict=True))
-        return compute_jobspec(counts, 1, (rank,))
+    def _slots(self, free: Leaves, counts: Mapping[str, int]) -> Leaves:
+        """Return for how many pods with ``counts`` leaves each node has room; 0 where a pod takes no leaf."""
+        if not counts or not counts.keys() <= set(self._types):
+            return np.zeros(len(free), dtype=np.int64)
+        of_each = [free[:, self._types.index(kind)] // size for kind, size in counts.items()]
+        slots: Leaves = np.min(of_each, axis=0)
+        return slots
 
-    def _devices_in_use(self, shares: Iterable[DeviceShare]) -> dict[int, int]:
-        """Return the units in use of each device of the graph, by rank."""
-        amounts: dict[int, int] = {}
+    def _units(self, shares: Iterable[DeviceShare]) -> dict[int, int]:
+        """Return the units in use of each device of the graph, by its rank."""
+        units: dict[int, int] = {}
         for share in shares:
             device = self._catalogue.at(share.path)
             if device is not None:
-                amounts[device.rank] = min(amounts.get(device.rank, 0) + share.amount, device.count)
-        return amounts
+                units[device.rank] = min(units.get(device.rank, 0) + share.amount, device.count)
+        return units
 
 
 def _leaves_below(containment: Containment, path: str) -> Mapping[str, int]:
     below = [containment.vertex(child) for child in containment.children(path)]
     return {vertex.type: vertex.count for vertex in below if vertex.type != NODE_TYPE}
-
-
-def _device_job(device: Device, amount: int) -> Jobspec:
-    (jobspec,) = jobspecs_for((device,), amount)
-    return jobspec

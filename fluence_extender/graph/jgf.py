@@ -9,11 +9,10 @@ Invariant: no two ``uniq_id`` values are equal, also with one vertex for each le
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, Vertex
+from fluence_extender.graph.vertex import Vertex
 
 Jgf = dict[str, Any]
 
@@ -35,7 +34,16 @@ def with_parents(containment: Containment) -> Iterator[tuple[Vertex, Vertex | No
 
 def sized_jgf(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
     """Return vertices and the edges to them, each vertex given with its parent; equal leaves have a ``size``."""
-    return _document(vertices)
+    nodes: list[Jgf] = []
+    edges: list[Jgf] = []
+    for vertex, above in vertices:
+        metadata = _metadata(vertex)
+        if vertex.count != 1:
+            metadata["size"] = vertex.count
+        nodes.append({"id": str(vertex.uniq_id), "metadata": metadata})
+        if above is not None:
+            edges.append({"source": str(above.uniq_id), "target": str(vertex.uniq_id)})
+    return {"graph": {"nodes": nodes, "edges": edges}}
 
 
 def unit_jgf(containment: Containment, most: int = MOST_VERTICES) -> Jgf:
@@ -43,38 +51,24 @@ def unit_jgf(containment: Containment, most: int = MOST_VERTICES) -> Jgf:
     total = sum(entry["vertex"].count for entry in containment.tree.nodes.values())
     if total > most:
         raise TooManyVertices(f"the graph has {total} vertices, and at most {most} can be written one by one")
-    return _document((unit, above) for vertex, above in with_parents(containment) for unit in _units(vertex))
-
-
-def _units(vertex: Vertex) -> Iterator[Vertex]:
-    if not _is_leaf(vertex):
-        yield vertex
-        return
-    parent = vertex.path.rpartition("/")[0]
-    for number in range(vertex.count):
-        name = f"{vertex.basename}{vertex.id + number}"
-        yield replace(
-            vertex,
-            path=f"{parent}/{name}",
-            name=name,
-            id=vertex.id + number,
-            uniq_id=vertex.uniq_id + number,
-            count=1,
-        )
-
-
-def _is_leaf(vertex: Vertex) -> bool:
-    return vertex.rank != NO_RANK and vertex.type != NODE_TYPE
-
-
-def _document(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
     nodes: list[Jgf] = []
     edges: list[Jgf] = []
-    for vertex, above in vertices:
-        nodes.append({"id": str(vertex.uniq_id), "metadata": _metadata(vertex)})
+    for vertex, above in with_parents(containment):
+        units = [_metadata(vertex)] if vertex.count == 1 else list(_units(vertex))
+        nodes.extend({"id": str(metadata["uniq_id"]), "metadata": metadata} for metadata in units)
         if above is not None:
-            edges.append({"source": str(above.uniq_id), "target": str(vertex.uniq_id)})
+            source = str(above.uniq_id)
+            edges.extend({"source": source, "target": str(metadata["uniq_id"])} for metadata in units)
     return {"graph": {"nodes": nodes, "edges": edges}}
+
+
+def _units(vertex: Vertex) -> Iterator[Jgf]:
+    """Yield the metadata of each of the leaves for which an entry stands."""
+    first, parent = _metadata(vertex), vertex.path.rpartition("/")[0]
+    for number in range(vertex.count):
+        name = f"{vertex.basename}{vertex.id + number}"
+        numbers = {"id": vertex.id + number, "uniq_id": vertex.uniq_id + number}
+        yield {**first, **numbers, "name": name, "paths": {"containment": f"{parent}/{name}"}}
 
 
 def _metadata(vertex: Vertex) -> Jgf:
@@ -89,6 +83,4 @@ def _metadata(vertex: Vertex) -> Jgf:
     }
     if vertex.properties:
         metadata["properties"] = dict(vertex.properties)
-    if vertex.count != 1:
-        metadata["size"] = vertex.count
     return metadata

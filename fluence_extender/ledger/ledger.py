@@ -184,7 +184,7 @@ class Ledger:
         self._nodes.update((node.name, node) for node in nodes)
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
-            self._note_negative(name)
+            self._note_negative((name,))
             self._rooms.node_changed(name)
         self._order.replace(self._nodes)
         self.kept_apart.nodes_changed()
@@ -210,7 +210,7 @@ class Ledger:
             self.kept_apart.nodes_changed()
         self.graph.node_changed(old, node)
         self._account(node.name).resize(node.allocatable)
-        self._note_negative(node.name)
+        self._note_negative((node.name,))
         self.changed()
 
     def drop_node(self, name: str) -> None:
@@ -242,8 +242,7 @@ class Ledger:
                 self.changed()
             self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
             touched[pod.node] = None
-        for name in touched:
-            self._note_negative(name)
+        self._note_negative(touched)
 
     def drop_foreign(self, uid: str) -> None:
         """Stop counting a foreign pod."""
@@ -251,7 +250,7 @@ class Ledger:
         if node is not None:
             self.kept_apart.drop(uid)
             self._account(node).remove(uid)
-            self._note_negative(node)
+            self._note_negative((node,))
             self._forget_empty(node)
             self.changed()
 
@@ -259,7 +258,7 @@ class Ledger:
         """Count a node again from its node object and its pods."""
         node = self._nodes.get(name)
         self._account(name).recount(node.allocatable if node is not None else NOTHING)
-        self._note_negative(name)
+        self._note_negative((name,))
         self._forget_empty(name)
         self.changed()
 
@@ -282,12 +281,16 @@ class Ledger:
         strength: Strength = Strength.PLANNED,
     ) -> None:
         """Allocate the planned places of a gang's pods. Raises `NoCapacity`; then nothing is allocated."""
-        for at, (pod, place) in enumerate(places):
-            account = self._accounts.get(place.node)
-            if place.node not in self._nodes or account is None or not account.takes(pod.requests):
-                self.undo(pod.uid for pod, _ in places[:at])
-                raise NoCapacity(f"node {place.node} has no room left")
-            self._allocate(pod, place, gang, strength)
+        touched = {place.node for _, place in places}
+        closed = {name for name in touched if name not in self._nodes or name in self._negative}
+        if not closed:
+            for pod, place in places:
+                self._allocate(pod, place, gang, strength)
+            closed = self._note_negative(touched)
+            if closed:
+                self.undo(pod.uid for pod, _ in places)
+        if closed:
+            raise NoCapacity(f"node {min(closed)} has no room left")
 
     def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
         """Count a bound pod, even without capacity; return what it holds."""
@@ -301,6 +304,7 @@ class Ledger:
             shares, final = shares_of_bound(pod, self._present_device_use()) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
             self._allocate(pod, assignment, gang, strength)
+            self._note_negative((pod.node,))
             if not final:
                 self.lacking_devices.add(pod.uid)
             assignments.append(assignment)
@@ -328,7 +332,7 @@ class Ledger:
         self._allocations[pod.uid] = replace(held, requests=pod.requests)
         node = held.assignment.node
         self._account(node).add(pod.uid, pod.requests, foreign=False, ports=held.ports)
-        self._note_negative(node)
+        self._note_negative((node,))
         self.changed()
 
     def claims_changed(self, pod: Pod) -> list[str]:
@@ -373,19 +377,20 @@ class Ledger:
 
     def release(self, uid: str) -> None:
         """Free what a pod holds; nothing happens when it holds nothing."""
-        held = self._allocations.pop(uid, None)
+        held = self._allocations.get(uid)
         if held is None:
             return
+        if held.assignment.devices:
+            self._present_device_use().add(held.assignment.devices, -1)
+            self._device_holders.discard(uid)
+        del self._allocations[uid]
         node = held.assignment.node
         self.lacking_devices.discard(uid)
         self._rooms.drop(uid)
         self.kept_apart.drop(uid)
-        if held.assignment.devices:
-            self._device_holders.discard(uid)
-            self._present_device_use().add(held.assignment.devices, -1)
         self._account(node).remove(uid)
         self.gang_nodes.remove(uid)
-        self._note_negative(node)
+        self._note_negative((node,))
         self._forget_empty(node)
         self.changed()
 
@@ -416,7 +421,6 @@ class Ledger:
             use.add(assignment.devices)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).add(pod.uid, pod.requests, foreign=False, ports=pod.host_ports)
-        self._note_negative(assignment.node)
 
     def _account(self, name: str) -> NodeAccount:
         account = self._accounts.get(name)
@@ -432,10 +436,16 @@ class Ledger:
             self.journal.note(name)
             self._negative.discard(name)
 
-    def _note_negative(self, name: str) -> None:
-        account = self._accounts[name]
-        over = name in self._nodes and min(account.free.values(), default=0) < 0
-        (self._negative.add if over else self._negative.discard)(name)
+    def _note_negative(self, names: Iterable[str]) -> set[str]:
+        """Note on which of these nodes pods use more than there is, and return them."""
+        over = {
+            name
+            for name in names
+            if name in self._nodes and min(self._accounts[name].free.values(), default=0) < 0
+        }
+        self._negative.difference_update(names)
+        self._negative |= over
+        return over
 
 
 class NodeOrder:

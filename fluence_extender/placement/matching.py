@@ -11,7 +11,7 @@ from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.device_use import serve, shares_of
+from fluence_extender.ledger.device_use import Chosen, serve, shares_of
 from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -123,7 +123,7 @@ class Matching:
                 if not pins or len(failed) >= trials:
                     break
                 continue
-            return {uid: shares_of(chosen) for uid, chosen in way.items()}, nodes
+            return {uid: shares_of(_by_kind(chosen)) for uid, chosen in way.items()}, nodes
         reason = None if failed else self._why_no_devices(device_pods)
         if reason is not None and reason.code is not ReasonCode.BUSY:
             raise GangRefused(reason)
@@ -247,3 +247,8 @@ class Matching:
                 for _ in range(placed[name]):
                     nodes[next(waiting).uid] = name
         return nodes
+
+
+def _by_kind(devices: Sequence[Chosen]) -> list[Chosen]:
+    """Return a pod's devices in the order of their types, so that its record doesn't depend on the search."""
+    return sorted(devices, key=lambda chosen: chosen[0][0].type)

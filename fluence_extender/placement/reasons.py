@@ -444,7 +444,9 @@ def amount_text(name: str, amount: int) -> str:
         return f"{amount // 1000} cpu" if amount % 1000 == 0 else f"{amount}m cpu"
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
         binary = in_binary(amount)
-        return f"{amount} bytes of {name}" if binary is None else f"{binary} {name}"
+        return (
+            f"{amount} byte{'' if amount == 1 else 's'} of {name}" if binary is None else f"{binary} {name}"
+        )
     return f"{amount} {name}"
 
 

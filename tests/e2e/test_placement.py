@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import nullcontext
-
-import pytest
 
 from tests.e2e.deployed import Operations
 from tests.e2e.harness import Namespace, node_of
@@ -46,16 +42,8 @@ def test_three_pods_share_one_node(fluence: Fluence, namespace: Namespace, room:
     assert {node_of(one) for one in namespace.wait_until_bound(3)} == {node}
 
 
-@pytest.fixture
-def fine_units(fluence: Fluence, operations: Operations) -> Iterator[None]:
-    """The embedded engine, which counts in millicores."""
-    embedded = fluence.metric("fluence_extender_engine_info", engine="embedded")
-    with nullcontext() if embedded else operations.other("--engine", "embedded"):
-        yield
-
-
 def test_four_quarters_of_a_core_fill_one_core(
-    fine_units: None, fluence: Fluence, namespace: Namespace, room: NodeFactory
+    fluence: Fluence, namespace: Namespace, room: NodeFactory
 ) -> None:
     (node,) = room(1, cpu="1", memory="1Gi")
     namespace.create(*gang("quarters", 4, cpu="250m", memory="256Mi"))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fluence_extender.apps.settings import POLICIES, STANDARD
+from fluence_extender.apps.settings import EMBEDDED_POLICIES, STANDARD
 from fluence_extender.model.names import DEFAULT_NAMESPACE
 from fluence_extender.model.requests import allocatable_resources
 from fluence_extender.model.resources import Resources
@@ -77,7 +77,11 @@ LOG_FORMAT = setting(
     help="How log lines look (they go to stderr).",
 )
 POLICY = click.option(
-    "--policy", type=click.Choice(POLICIES), default=STANDARD.policy, show_default=True, help="Match policy."
+    "--policy",
+    type=click.Choice(EMBEDDED_POLICIES),
+    default=STANDARD.policy,
+    show_default=True,
+    help="Match policy.",
 )
 
 

@@ -266,7 +266,7 @@ async def _start(
     await driver.start()
     if library is not None:
         try:
-            await asyncio.to_thread(library.load, controller.ledger.free.now())
+            await asyncio.wrap_future(library.load(controller.ledger.free.now()))
         except EngineError as error:
             raise StartRefused(f"libreapi_cli can't load the resource graph: {error}") from error
     # Listed objects live as long as the process, so the collector needn't walk them again and again.

@@ -10,8 +10,8 @@ import structlog
 
 from fluence_extender.apps.settings import EMBEDDED_POLICIES
 from fluence_extender.engine.errors import EngineUnavailable
+from fluence_extender.engine.graph_worker import library_process
 from fluence_extender.engine.library import Library
-from fluence_extender.engine.worker import LibraryProcess
 from fluence_extender.ledger.ledger import Ledger
 from fluxion_ffi import LibraryUnavailable, open_library
 
@@ -31,7 +31,7 @@ class Engine:
         """Return the library as a chooser for ``ledger``, None if first fit chooses."""
         if self.name == "embedded" or policy == "spread":
             return None
-        return Library(ledger.graph, ledger.held_shares, partial(LibraryProcess, policy=policy))
+        return Library(ledger.graph, ledger.held_shares, partial(library_process, policy=policy))
 
 
 def choose_engine(choice: str, policy: str) -> Engine:
@@ -55,8 +55,7 @@ def choose_engine(choice: str, policy: str) -> Engine:
             raise EngineUnavailable(str(missing)) from missing
         if needs_library:
             raise EngineUnavailable(
-                f"--policy {policy} needs libreapi_cli: {missing}; or choose one of the policies "
-                f"{', '.join(EMBEDDED_POLICIES)}"
+                f"--policy {policy} needs libreapi_cli; the policies {', '.join(EMBEDDED_POLICIES)} don't. {missing}"
             ) from missing
         log.info("libreapi_cli is not used; the embedded engine is", reason=str(missing))
         return embedded

@@ -28,5 +28,5 @@ async def run_in_thread(work: Callable[[], None]) -> None:
         else:
             done.set_result(None)
 
-    threading.Thread(target=run, name="rebuild", daemon=True).start()
+    threading.Thread(target=run, name="beside", daemon=True).start()
     await asyncio.wrap_future(done)

@@ -74,10 +74,8 @@ def why_closed(node: Node | None, ledger: Ledger, overcommitted: Collection[str]
 def _deficit(ledger: Ledger, name: str) -> str:
     account = ledger.accounts.get(name)
     over = [] if account is None else [(key, -amount) for key, amount in account.free.items() if amount < 0]
-    if over:
-        listed = " and ".join(amount_text(key, amount) for key, amount in sorted(over))
-        return f"deficit: {listed} more in use than it has"
-    return "deficit: what is in use there could not be booked in full"
+    listed = " and ".join(amount_text(key, amount) for key, amount in sorted(over))
+    return f"deficit: {listed} more in use than it has"
 
 
 def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> v1_graph.Node | None:

@@ -36,10 +36,7 @@ resources:
   - {type: accelerator, name: chip1, parent: n1, with: [{type: lane, count: 2}]}
 """
 
-NO_THREE = (
-    "unsatisfiable: no backend has 3 qpu (the most is 2), and all qpu of a pod come from one backend: ask for less in "
-    "each pod"
-)
+NO_THREE = "unsatisfiable: the backends that match have 2 qpu for one pod, and it asks for 3: ask for less in each pod"
 
 
 def plan(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
@@ -191,11 +188,11 @@ def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) 
     ("devices", "annotations", "why", "text"),
     [
         (
-            {"simulator": 4},
+            {"simulator": 6},
             {},
             ReasonCode.UNSATISFIABLE,
-            "unsatisfiable: no backend has 4 simulator (the most is 3), and all simulator of a pod come from one "
-            "backend: ask for less in each pod",
+            "unsatisfiable: the backends that match have 5 simulator for one pod, and it asks for 6: ask for less in "
+            "each pod",
         ),
         ({"qpu": 3}, {}, ReasonCode.UNSATISFIABLE, NO_THREE),
         (
@@ -222,14 +219,52 @@ def test_reason_when_no_device_is_available(
     assert state(ledger) == before
 
 
-def test_devices_of_two_backends_do_not_add_up_to_one_request(bench: MakeBench) -> None:
-    two = """
+TWO_BOXES = """
 resources:
   - {type: box, name: a, with: [{type: qpu, count: 2, with: [{type: qubit, count: 1}]}]}
   - {type: box, name: b, with: [{type: qpu, count: 2, with: [{type: qubit, count: 1}]}]}
 """
-    planner, _, _ = bench([node("n0")], two)
-    assert refused(planner, [pod(devices={"qpu": 3})]).reason.text == (NO_THREE)
+
+
+def test_devices_come_from_two_backends_where_none_has_enough(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0")], TWO_BOXES)
+    (first,) = plan(planner, [pod("first", devices={"qpu": 3})], "first")
+    assert Counter(share.backend for share in first.devices) == {"a": 2, "b": 1}
+    (second,) = plan(planner, [pod("second", devices={"qpu": 1})], "second")
+    assert second.backend == "b"
+    assert refused(planner, [pod("third", devices={"qpu": 1})]).reason.code is ReasonCode.BUSY
+
+
+def test_devices_come_from_one_backend_if_one_has_enough(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0")], TWO_BOXES)
+    plan(planner, [pod("small", devices={"qpu": 1})], "small")
+    (placed,) = plan(planner, [pod(devices={"qpu": 2, "qubit": 1})])
+    assert placed.backend == "b,a"
+    assert Counter((share.type, share.backend) for share in placed.devices) == {
+        ("qpu", "b"): 2,
+        ("qubit", "a"): 1,
+    }
+
+
+def test_devices_of_two_nodes_never_serve_one_pod(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0"), node("n1")], LOCAL)
+    assert refused(planner, [pod(devices={"accelerator": 2})]).reason.text == (
+        "unsatisfiable: the backends that match have 1 accelerator for one pod, and it asks for 2: ask for less in "
+        "each pod"
+    )
+
+
+def test_member_takes_the_node_with_the_most_room_under_spread(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0"), node("n1", 8000), node("n2")], policy="spread")
+    assert nodes_of(plan(planner, [pod(f"a{number}", 2000) for number in range(3)], "a")) == {
+        "n1": 2,
+        "n0": 1,
+    }
+    assert nodes_of(plan(planner, [pod(f"b{number}", 2000) for number in range(3)], "b")) == {
+        "n0": 1,
+        "n1": 1,
+        "n2": 1,
+    }
 
 
 def test_device_on_a_node_decides_the_node_of_its_pod(bench: MakeBench) -> None:
