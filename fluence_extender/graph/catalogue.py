@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.graph.containment import Containment, without_levels
 from fluence_extender.graph.vertex import NODE_TYPE
+from fluence_extender.graph.virtual import VirtualResource
 from fluence_extender.model.assignment import DeviceShare
 
 BACKEND = "backend"
@@ -24,7 +25,7 @@ class Device:
 
     ``depth`` is the number of node-typed vertices above it, and ``ancestors`` are their ranks. ``leaf`` says that it is
     a pool of ``count`` units. ``backend`` is the name of its top-level vertex, ``node`` the name of the physical node
-    above it ("" for none).
+    above it ("" for none). Two devices of equal ``kind`` are interchangeable if they have as many free units.
     """
 
     path: str
@@ -38,6 +39,7 @@ class Device:
     node: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
     ancestors: tuple[int, ...] = ()
+    kind: tuple[object, ...] = ()
 
     @property
     def place(self) -> str:
@@ -66,11 +68,6 @@ class DeviceCatalogue:
         """Return the device that had ``path``, even if its node has moved in the topology since."""
         return self._by_place.get(without_levels(path))
 
-    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
-        """Return the node to which the shares tie their pod, or None."""
-        found = (self.at(share.path) for share in shares)
-        return next((device.node for device in found if device is not None and device.node), None)
-
     def nodes(self) -> frozenset[str]:
         """Return the nodes that have devices."""
         return frozenset(device.node for device in self.devices if device.node)
@@ -82,7 +79,7 @@ class DeviceCatalogue:
 
 
 def device_catalogue(containment: Containment, descending: bool = False) -> DeviceCatalogue:
-    """List the virtual devices of a graph branch by branch, or the other way round if ``descending``."""
+    """List the virtual devices of a graph in the order of their branches, or the reverse if ``descending``."""
     devices = [_device(containment, path) for path in containment.devices]
     devices.sort(key=lambda device: (*device.ancestors, device.rank), reverse=descending)
     return DeviceCatalogue(tuple(devices))
@@ -155,4 +152,12 @@ def _device(containment: Containment, path: str) -> Device:
         node=physical[0] if physical else "",
         attributes=resource.attributes,
         ancestors=tuple(one.rank for one in reversed(nodes)),
+        kind=(path.rpartition("/")[0], vertex.backend, _content(resource)),
     )
+
+
+def _content(resource: VirtualResource) -> tuple[object, ...]:
+    """Return what a device is and what it contains, without its name."""
+    parts = tuple((child.count, _content(child)) for child in resource.children)
+    units = resource.count if resource.is_leaf else 1
+    return resource.type, units, tuple(sorted(resource.attributes.items())), parts

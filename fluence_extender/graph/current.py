@@ -1,13 +1,13 @@
 """The resource graph of the present cluster, which is built when somebody asks for it.
 
-Nothing is placed on this graph: it is shown, and it is what libreapi_cli reads. Only the virtual devices in it are
-kept at hand, because each placement with devices reads them. A declared resource is left out while its parent node is
-away or while a node has its name, so that neither stops everything else.
+Nothing is placed on this graph: it is shown, and it is what libreapi_cli reads. The virtual devices are kept, because
+each plan with devices reads them. A declared resource is left out while its parent node is away or while a node has its
+name, so that the rest still works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import structlog
@@ -15,10 +15,14 @@ import structlog
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import NO_RESOURCES, build_containment, check_against_cluster
 from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.units import leaf_counts
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.model.node import Node
 
 log = structlog.get_logger(__name__)
+
+MOST_LOGGED = 10
+"""The most problems of resources in one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class CurrentGraph:
         self._declared = NO_RESOURCES
         self._named: frozenset[str] = frozenset()
         self._attached: VirtualResources | None = NO_RESOURCES
+        self._left_out: Set[str] = frozenset()
         self._catalogue: DeviceCatalogue | None = None
 
     @property
@@ -68,7 +73,7 @@ class CurrentGraph:
         """Follow a node that joins (``before`` is None), has changed, or leaves (``after`` is None)."""
         if before is not None and after is not None:
             moved = self._level_values(before) != self._level_values(after)
-            if not moved and before.allocatable == after.allocatable:
+            if not moved and leaf_counts(before.allocatable) == leaf_counts(after.allocatable):
                 return
         else:
             moved = True
@@ -106,17 +111,20 @@ class CurrentGraph:
         self._attached = self._catalogue = None
 
     def _attach(self) -> VirtualResources:
-        """Return the resources that the present nodes allow, and log the problems of the others."""
+        """Return the resources that the present nodes allow, and log which others are left out now."""
         if self._attached is None:
             allowed: list[VirtualResource] = []
+            left_out: dict[str, None] = {}
             for top in self._declared.resources:
-                problems = check_against_cluster(
-                    VirtualResources("", (top,)), self._nodes.keys(), self.levels
-                )
-                for problem in problems:
-                    log.warning("a virtual resource is left out", problem=str(problem))
+                one = VirtualResources("", (top,))
+                problems = check_against_cluster(one, self._nodes.keys(), self.levels)
                 if not problems:
                     allowed.append(top)
+                left_out.update(dict.fromkeys(map(str, problems)))
+            new = [problem for problem in left_out if problem not in self._left_out]
+            if new:
+                log.warning("virtual resources are left out", number=len(new), problems=new[:MOST_LOGGED])
+            self._left_out = left_out.keys()
             self._attached = VirtualResources(self._declared.source, tuple(allowed))
         return self._attached
 

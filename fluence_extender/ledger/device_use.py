@@ -6,7 +6,8 @@ node and devices outside of nodes may be mixed, because both leave the pod a nod
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import combinations
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
@@ -25,12 +26,18 @@ class DeviceUse:
         self.catalogue = catalogue
         self._used: dict[str, int] = {}
         self._below: dict[str, int] = {}
+        self._over: set[str] = set()
         self.add(shares)
+
+    @property
+    def over(self) -> Set[str]:
+        """The paths of the devices of which more is in use than there is."""
+        return self._over
 
     def copy(self) -> DeviceUse:
         """Return an independent copy."""
         copied = DeviceUse(self.catalogue)
-        copied._used, copied._below = dict(self._used), dict(self._below)
+        copied._used, copied._below, copied._over = dict(self._used), dict(self._below), set(self._over)
         return copied
 
     def add(self, shares: Iterable[DeviceShare], sign: int = 1) -> None:
@@ -42,7 +49,8 @@ class DeviceUse:
 
     def take(self, device: Device, amount: int) -> None:
         """Count ``amount`` units of the device as in use; a negative amount frees units."""
-        self._used[device.path] = self._used.get(device.path, 0) + amount
+        used = self._used[device.path] = self._used.get(device.path, 0) + amount
+        (self._over.add if used > device.count else self._over.discard)(device.path)
         for path in _above(device.path):
             self._below[path] = self._below.get(path, 0) + amount
 
@@ -68,18 +76,21 @@ def usable_devices(catalogue: DeviceCatalogue, kind: str, pod: Pod) -> tuple[Dev
 
 
 def ways_to_serve(
-    devices: Sequence[Device], amount: int, use: DeviceUse, backend: str = "", first: int = 0
+    devices: Sequence[Device], amount: int, use: DeviceUse, backend: str = ""
 ) -> Iterator[Chosen]:
-    """Yield the ways to take ``amount`` units that are free: from one place first, and from ``backend`` first.
+    """Yield the ways to take ``amount`` units that are free: from one place first, and from ``backend`` first."""
+    yield from from_one_place(devices, amount, use, backend)
+    yield from from_several_places(devices, amount, use, backend)
 
-    The ways from one place begin with the device at the position ``first``.
-    """
-    later = devices[first:] if first else devices
-    if backend:
-        yield from _from_one_place([device for device in later if device.backend == backend], amount, use)
-        later = [device for device in later if device.backend != backend]
-    yield from _from_one_place(later, amount, use)
-    yield from _from_several_places(devices, amount, use, backend)
+
+def from_one_place(
+    devices: Sequence[Device], amount: int, use: DeviceUse, preferred: str = ""
+) -> Iterator[Chosen]:
+    """Yield the ways to take all units from one pool, or as whole devices below one vertex."""
+    if preferred:
+        yield from _from_one_place([device for device in devices if device.backend == preferred], amount, use)
+        devices = [device for device in devices if device.backend != preferred]
+    yield from _from_one_place(devices, amount, use)
 
 
 def _from_one_place(devices: Sequence[Device], amount: int, use: DeviceUse) -> Iterator[Chosen]:
@@ -98,34 +109,54 @@ def _from_one_place(devices: Sequence[Device], amount: int, use: DeviceUse) -> I
 
 def _from_siblings(siblings: dict[str, list[Device]], amount: int) -> Iterator[Chosen]:
     for together in siblings.values():
-        if len({kind_of(device) for device in together}) == 1:
+        if len({device.kind for device in together}) == 1:
             together = together[:amount]
         for some in combinations(together, amount):
             yield tuple((device, 1) for device in some)
 
 
-def _from_several_places(
-    devices: Sequence[Device], amount: int, use: DeviceUse, preferred: str
+def from_several_places(
+    devices: Sequence[Device], amount: int, use: DeviceUse, preferred: str = ""
 ) -> Iterator[Chosen]:
     """Yield a way for devices outside of nodes, and one for each node together with these."""
-    free = {device.path: use.free(device) for device in devices}
+    free = {device.path: units for device in devices if (units := use.free(device))}
     if amount < 2 or sum(free.values()) < amount:
         return
-    for node in dict.fromkeys(["", *(device.node for device in devices)]):
-        reachable = [device for device in devices if device.node in ("", node) and free[device.path]]
-        totals: dict[str, int] = {}
-        for device in reachable:
-            totals[device.backend] = totals.get(device.backend, 0) + free[device.path]
-        reachable.sort(key=lambda device: (device.backend != preferred, -totals[device.backend]))
-        chosen: list[tuple[Device, int]] = []
-        missing = amount
-        for device in reachable:
-            units = min(free[device.path], missing)
-            if units:
-                chosen.append((device, units))
-                missing -= units
-        if not missing and len({_place(device) for device, _ in chosen}) > 1:
-            yield tuple(chosen)
+    by_node: dict[str, list[Device]] = {"": []}
+    for device in devices:
+        if device.path in free:
+            by_node.setdefault(device.node, []).append(device)
+    outside = by_node[""]
+    for node, own in by_node.items():
+        reachable = [*own, *outside] if node else list(outside)
+        if sum(free[device.path] for device in reachable) >= amount:
+            chosen = _fewest_backends(reachable, free, amount, preferred)
+            if len({_place(device) for device, _ in chosen}) > 1:
+                yield chosen
+
+
+def _fewest_backends(devices: list[Device], free: Mapping[str, int], amount: int, preferred: str) -> Chosen:
+    """Return ``amount`` units of devices, from the preferred backend first and then from those with the most."""
+    totals: Counter[str] = Counter()
+    for device in devices:
+        totals[device.backend] += free[device.path]
+    devices.sort(key=lambda device: (device.backend != preferred, -totals[device.backend]))
+    chosen: list[tuple[Device, int]] = []
+    for device in devices:
+        units = min(free[device.path], amount)
+        if units:
+            chosen.append((device, units))
+            amount -= units
+    return tuple(chosen)
+
+
+def most_served(devices: Iterable[Device], amount: int, use: DeviceUse | None = None) -> int:
+    """Return how many pods get ``amount`` of ``devices`` each at most. Without ``use``, all devices are free."""
+    totals: Counter[str] = Counter()
+    for device in devices:
+        totals[device.node] += device.count if use is None else use.free(device)
+    everywhere = totals.pop("", 0) + sum(units % amount for units in totals.values())
+    return everywhere // amount + sum(units // amount for units in totals.values())
 
 
 def _parent(device: Device) -> str:
@@ -134,17 +165,6 @@ def _parent(device: Device) -> str:
 
 def _place(device: Device) -> str:
     return device.path if device.leaf else _parent(device)
-
-
-def kind_of(device: Device) -> tuple[object, ...]:
-    """Return the kind of a device. Two devices of a kind are interchangeable if they have as many free units."""
-    return (
-        _parent(device),
-        device.backend,
-        device.type,
-        device.count,
-        tuple(sorted(device.attributes.items())),
-    )
 
 
 def shares_of(chosen: Iterable[Chosen]) -> tuple[DeviceShare, ...]:

@@ -153,6 +153,8 @@ class Ledger:
         catalogue = self.graph.catalogue
         if not match_request(catalogue, pod, shares):
             return False
+        if not self._present_device_use().over:
+            return True
         use = DeviceUse(catalogue)
         for uid in sorted(self._device_holders, key=lambda uid: (-self._allocations[uid].strength, uid)):
             if uid == pod.uid:
@@ -180,8 +182,13 @@ class Ledger:
 
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
         """Replace all nodes, and the virtual resources if given; allocations stay."""
+        gone = set(self._nodes)
         self._nodes.clear()
         self._nodes.update((node.name, node) for node in nodes)
+        for name in gone - self._nodes.keys():
+            self._account(name).resize(NOTHING)
+            self._negative.discard(name)
+            self._forget_empty(name)
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
             self._note_negative((name,))
@@ -290,7 +297,8 @@ class Ledger:
             if closed:
                 self.undo(pod.uid for pod, _ in places)
         if closed:
-            raise NoCapacity(f"node {min(closed)} has no room left")
+            name = min(closed)
+            raise NoCapacity(f"node {name} {'has no room left' if name in self._nodes else 'is gone'}")
 
     def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
         """Count a bound pod, even without capacity; return what it holds."""

@@ -7,10 +7,13 @@ from typing import Protocol
 
 import numpy as np
 
-from fluence_extender.ledger.capacity import LARGEST, Amounts, CapacityTable
-from fluence_extender.model.resources import Resources
+from fluence_extender.ledger.capacity import Amounts, CapacityTable
+from fluence_extender.model.resources import CPU, MEMORY, Resources
 from fluence_extender.placement.search import Shape, place
 from fluence_extender.queueing.freed_slots import slots_by_row
+
+MOST_SLOTS = 2**31
+"""The most members of a node that are counted."""
 
 
 class NodeChooser(Protocol):
@@ -40,7 +43,7 @@ class FirstFit:
             counts = place([Shape(requests, count, tuple(nodes))], table)
             return None if counts is None else counts[0]
         rows = table.at(nodes)
-        slots = np.minimum(slots_by_row(table.row_of(requests), table.free[rows]), min(count, LARGEST))
+        slots = np.minimum(slots_by_row(table.row_of(requests), table.free[rows]), MOST_SLOTS)
         given = levelled(slots, count)
         if given is None:
             return None
@@ -66,3 +69,12 @@ def levelled(slots: Amounts, count: int) -> Amounts | None:
     rest = count - int(given.sum())
     given[np.flatnonzero(slots >= low)[:rest]] += 1 if low else 0
     return given
+
+
+def most_room_first(nodes: Sequence[str], table: CapacityTable) -> tuple[str, ...]:
+    """Return the nodes by their free CPU and memory together, each as a part of what the freest node has."""
+    rows = table.at(nodes)
+    columns = [table.columns[name] for name in (CPU, MEMORY) if name in table.columns]
+    free = table.free[rows][:, columns].clip(min=0).astype(np.float64)
+    room = (free / np.maximum(free.max(axis=0, initial=0), 1)).sum(axis=1)
+    return tuple(nodes[at] for at in np.argsort(-room, kind="stable").tolist())

@@ -8,6 +8,7 @@ gang.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -17,15 +18,19 @@ from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.ledger.device_use import (
     Chosen,
     DeviceUse,
-    kind_of,
+    from_one_place,
+    from_several_places,
+    most_served,
     node_of,
     usable_devices,
-    ways_to_serve,
 )
 from fluence_extender.model.pod import Pod
 
 BUDGET = 20_000
 """The most choices of a device that a search makes."""
+
+DEVICES_PER_CHOICE = 16
+"""To look at so many devices, or to take them, counts as one more choice."""
 
 PORTS_PER_CHOICE = 32
 """To compare a pod's host ports with so many of a node counts as one more choice."""
@@ -73,6 +78,8 @@ class DeviceSearch:
 
         Of several ways that differ only by an exchange of equal pods or equal devices, one is yielded.
         """
+        if self._too_few():
+            return
         stack = [self._choices(0)]
         while stack:
             if next(stack[-1], None) is None:
@@ -89,21 +96,29 @@ class DeviceSearch:
             way.setdefault(request.owner.pod.uid, []).append(chosen)
         return way
 
+    def _too_few(self) -> bool:
+        """Return whether the free devices don't suffice for all equal requests, wherever the pods run."""
+        # Equal requests have the same tuple of devices.
+        alike = Counter((request.amount, id(request.devices)) for request in self._requests)
+        devices = {id(request.devices): request.devices for request in self._requests}
+        return any(
+            most_served(devices[which], amount, self._use) < count for (amount, which), count in alike.items()
+        )
+
     def _choices(self, at: int) -> Iterator[bool]:
-        """Make the choices for the request at ``at`` one by one; the next call undoes the last choice."""
+        """Make one choice for the request at ``at`` each time it is advanced, after undoing the previous one."""
         request = self._requests[at]
         uid = request.owner.pod.uid
         tried: set[object] = set()
         same_pod = at > 0 and self._requests[at - 1].owner is request.owner
         backend = self._chosen[at - 1][0][0].backend if same_pod else ""
-        first = self._first(request)
-        for chosen in ways_to_serve(request.devices, request.amount, self._use, backend, first):
-            self.budget -= 1
+        for chosen in self._candidates(request, backend):
+            self.budget -= 1 + len(chosen) // DEVICES_PER_CHOICE
             if self.budget < 0:
                 return
             node = node_of(chosen)
             pinned = self._pins.get(uid, "")
-            alike = tuple((kind_of(device), self._use.free(device)) for device, _ in chosen)
+            alike = tuple((device.kind, self._use.free(device)) for device, _ in chosen)
             if alike in tried or (node and pinned not in ("", node)):
                 continue
             tried.add(alike)
@@ -119,14 +134,18 @@ class DeviceSearch:
             if node and not pinned:
                 self._unpin(request.owner, node)
 
-    def _first(self, request: _Request) -> int:
-        """Return the position of the first device to choose.
+    def _candidates(self, request: _Request, backend: str) -> Iterator[Chosen]:
+        """Yield the ways to meet a request.
 
-        Equal pods choose in the order of the devices, because any other way is a repetition.
+        Equal pods choose in the order of the devices if each gets its own from one place, because any other way is a
+        repetition.
         """
-        if request.like_before < 0:
-            return 0
-        return request.devices.index(self._chosen[request.like_before][0][0])
+        devices = request.devices
+        first = 0 if request.like_before < 0 else devices.index(self._chosen[request.like_before][0][0])
+        yield from from_one_place(devices[first:] if first else devices, request.amount, self._use, backend)
+        if request.amount > 1:
+            self.budget -= len(devices) // DEVICES_PER_CHOICE
+            yield from from_several_places(devices, request.amount, self._use, backend)
 
     def _pin(self, one: DevicePod, node: str) -> bool:
         """Subtract the pod's share from ``node``; return False when it doesn't fit."""
@@ -134,7 +153,11 @@ class DeviceSearch:
         size = self._table.row_of(pod.requests)
         free = self._free.get(node)
         if free is None:
-            free = self._table.free[self._table.rows[node]].copy()
+            # A table of a later time has only the nodes on which something is free then.
+            row = self._table.rows.get(node)
+            if row is None:
+                return False
+            free = self._table.free[row].copy()
         needed = size > 0
         ports = self._ports.get(node, ())
         if pod.host_ports:

@@ -16,7 +16,7 @@ from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.chooser import NodeChooser
+from fluence_extender.placement.chooser import NodeChooser, most_room_first
 from fluence_extender.placement.demand import Demand, Group, ShapeKey, grouped
 from fluence_extender.placement.device_search import DevicePod, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -63,7 +63,7 @@ class Matching:
     ) -> tuple[Assignment, ...]:
         """Place every pod of ``demands`` on nodes of ``within``, and hold allocations of the strength planned.
 
-        ``gang`` is the key under which the ledger books them.
+        ``gang`` is the key of the gang in the ledger.
 
         Raises `GangRefused` if no device can ever serve a pod, and `NoPlace` for lack of capacity. In both cases
         nothing is allocated.
@@ -135,12 +135,15 @@ class Matching:
         return min(max(PINNED_CELLS // max(cells, 1), PINNED_TRIALS[0]), PINNED_TRIALS[1])
 
     def _why_no_devices(self, device_pods: Sequence[DevicePod]) -> Reason | None:
-        """Return why the devices don't suffice if each pod takes the first that it can get; None if they do."""
+        """Return why the devices don't suffice if each pod takes the first that it can get.
+
+        Return None if they do; then the search may have spent its budget.
+        """
         use = self._ledger.device_use()
         for asker in device_pods:
-            kind = serve(asker.pod, use, asker.nodes)
-            if isinstance(kind, str):
-                return why_no_devices(use.catalogue, kind, asker.pod, asker.nodes)
+            unserved = serve(asker.pod, use, asker.nodes)
+            if isinstance(unserved, str):
+                return why_no_devices(use.catalogue, unserved, asker.pod, asker.nodes)
         return None
 
     def _device_pods(
@@ -170,7 +173,10 @@ class Matching:
             pod = pods[0]
             same_nodes = (key.signature, key.barred, key.pin)
             if same_nodes not in orders:
-                orders[same_nodes] = self._ledger.in_order(self._usable(key, pod, gang, within))
+                order = self._ledger.in_order(self._usable(key, pod, gang, within))
+                orders[same_nodes] = (
+                    most_room_first(order, self._ledger.free.now()) if self._ledger.spreads else order
+                )
             room = self._ledger.device_rooms.room(pod.claims) if pod.claims else None
             shape = Shape(pod.requests, len(pods), orders[same_nodes], pod.host_ports, room)
             found.append((shape, pods))

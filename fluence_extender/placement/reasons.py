@@ -15,7 +15,7 @@ import numpy as np
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible, why_none
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.device_use import DeviceUse
+from fluence_extender.ledger.device_use import DeviceUse, most_served
 from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.names import HOSTNAME
 from fluence_extender.model.pod import ALONE, Pod
@@ -350,19 +350,10 @@ def _tied_to(catalogue: DeviceCatalogue, pod: Pod) -> frozenset[str] | None:
         nodes = frozenset(
             node
             for node in {device.node for device in devices}
-            if _served([device for device in devices if device.node == node], amount)
+            if most_served([device for device in devices if device.node == node], amount)
         )
         tied = nodes if tied is None else tied & nodes
     return tied
-
-
-def _served(devices: Sequence[Device], amount: int, use: DeviceUse | None = None) -> int:
-    """Return how many pods get ``amount`` of ``devices`` each at most. Without ``use``, all devices are free."""
-    totals: Counter[str] = Counter()
-    for device in devices:
-        totals[device.node] += device.count if use is None else use.free(device)
-    everywhere = totals.pop("", 0) + sum(units % amount for units in totals.values())
-    return everywhere // amount + sum(units // amount for units in totals.values())
 
 
 def why_no_devices(catalogue: DeviceCatalogue, kind: str, pod: Pod, nodes: Container[str]) -> Reason:
@@ -403,7 +394,7 @@ def _too_few_devices(
     if never is not None:
         return never
     devices = eligible(catalogue, kind, requires)
-    now = without + _served(devices, amount, use)
+    now = without + most_served(devices, amount, use)
     if now < len(pods):
         fit = busy(min(now, fitting), len(pods), ()).text
         return Reason(ReasonCode.BUSY, f"{fit}{_short_of_devices(kind, devices)}")
@@ -423,7 +414,7 @@ def too_few_devices_ever(
     Each of ``members`` asks for ``amount`` of ``kind``, except for those ``without`` devices.
     """
     devices = eligible(catalogue, kind, requires)
-    ever = without + _served(devices, amount)
+    ever = without + most_served(devices, amount)
     if ever >= members:
         return None
     fit = f"{ever} of {members} members would fit if nothing else ran"
