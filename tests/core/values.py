@@ -10,7 +10,16 @@ from typing import TypedDict, Unpack
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, PodTerm, QuotaCharge, Requirement
+from fluence_extender.model.pod import (
+    HostPort,
+    NodeTerm,
+    Owner,
+    Pod,
+    PodTerm,
+    QuotaCharge,
+    Requirement,
+    SpreadRule,
+)
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.seal import Seal
 from fluence_extender.model.taints import Taint, Toleration
@@ -66,6 +75,8 @@ class PodFields(TypedDict, total=False):
     claims: Claims
     claim_group: str
     apart: tuple[PodTerm, ...]
+    near: tuple[PodTerm, ...]
+    spread: tuple[SpreadRule, ...]
     features: tuple[str, ...]
     charge: QuotaCharge | None
     size: int

@@ -8,7 +8,7 @@ from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GROUP_LABEL
 from tests.e2e.harness import Manifest, Namespace, node_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import gang
+from tests.e2e.workloads import gang, indexed_job, ours
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -96,3 +96,19 @@ def test_members_that_have_to_be_near_each_other_are_bound_in_one_zone(
     pods = namespace.wait_until_bound(3)
     assert {node_of(one) for one in pods} == set(large)
     assert not {node_of(one) for one in pods} & set(small)
+
+
+def test_pods_of_a_job_that_keep_apart_get_a_node_each(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    names = own_nodes(3, cpu="4")
+    term = {
+        "labelSelector": {"matchLabels": {"batch.kubernetes.io/job-name": "brokers"}},
+        "matchLabelKeys": ["batch.kubernetes.io/controller-uid"],
+        "topologyKey": HOST,
+    }
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    namespace.create(indexed_job("brokers", ours("x", cpu="1", affinity=affinity), 3))
+    pods = namespace.wait_until_bound(3)
+    assert {node_of(one) for one in pods} == set(names)
+    assert {one["spec"]["schedulerName"] for one in pods} == {DIRECT_SCHEDULER_NAME}
