@@ -1,1 +1,1 @@
-"""The resource graph: nodes and resources.yaml as a containment tree, its JGF documents, and changes of it."""
+"""The resource graph: nodes and resources.yaml as a containment tree, its JGF documents, and its devices."""

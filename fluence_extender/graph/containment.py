@@ -1,7 +1,7 @@
 """The cluster as a containment graph: cluster, topology levels, nodes and virtual resources, and their leaves.
 
-The graph is the contract between the cluster and a matcher. It has a compact form: equal sibling leaves are one entry
-with a count, so the size of the graph doesn't depend on how large nodes are.
+The graph is shown, and libreapi_cli reads it. Equal sibling leaves are one entry with a count, so the size of the graph
+doesn't depend on how large nodes are.
 
 Invariant: a tree rooted at ``/cluster``; a vertex's key is its path; siblings keep the order in which they joined.
 """

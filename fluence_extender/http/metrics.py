@@ -87,7 +87,7 @@ class Metrics:
         self._leader = Gauge(
             "fluence_leader", "1 while this replica leads: it decides and writes.", registry=registry
         )
-        self._engine = Info("fluence_extender_engine", "The matcher engine in use.", registry=registry)
+        self._engine = Info("fluence_extender_engine", "The engine in use.", registry=registry)
         self.resources_rejected = Counter(
             "fluence_extender_resources_rejected",
             "Changes of resources.yaml that were refused, the old graph kept.",

@@ -4,6 +4,5 @@
 * An *allocation* belongs to one pod: its node, its devices and its exact requests. Its *strength* is planned, committed
   or bound; in a conflict the stronger allocation keeps its place.
 
-Nothing is booked a second time. A node on which pods use more than it has is *overcommitted*: its free amounts are
-below zero, and it takes nothing new.
+A node on which pods use more than it has is *overcommitted*: its free amounts are below zero, and it takes nothing new.
 """

@@ -2,7 +2,7 @@
 
 Amounts are integers in a fixed unit for each name: ``cpu`` in millicores; ``memory``, ``ephemeral-storage`` and
 ``hugepages-*`` in bytes; ``pods`` in pods; every extended resource in whole devices. Sums and differences are exact.
-The graph rounds to a matcher's units once, at the end.
+Only the graph and libreapi_cli round, to whole leaves (`graph.units`).
 """
 
 from __future__ import annotations

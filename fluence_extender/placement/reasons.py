@@ -105,9 +105,10 @@ class Reasons:
             replace(shape, nodes=possible, room=shape.room and shape.room.whole)
             for (shape, _), possible in zip(no.groups, self.possible(no.groups), strict=True)
         ]
-        search = RuledSearch(ideal, whole, PodRules(pods, whole.names, self._eligibility.nodes, nodes))
-        # What the first members need beside them may still come, and several kinds may fit in an order not tried.
-        never = len(pods) == 1 and all(nodes.counts(term, pods[0]) for term in pods[0].near)
+        rules = PodRules(pods, whole.names, self._eligibility.nodes, nodes)
+        search = RuledSearch(ideal, whole, rules)
+        # What the first members need beside them may still come, and others may fit in an order that isn't tried.
+        never = rules.simple and all(nodes.counts(term, pods[0]) for term in pods[0].near)
         if never and search.run() is None:
             return unsatisfiable(ruled_text(pods, search.placed, wanted), search.placed)
         fitting = min(no.ruled or 0, wanted - 1)

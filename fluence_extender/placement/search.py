@@ -1,7 +1,7 @@
 """Placing members of different shapes on the exact capacity of nodes.
 
-A matcher places one shape at a time, and a series of greedy placements can leave no place for the rest of a gang that
-would fit. Here all shapes are placed together: by first-fit in several orders, then by the exact search of `packing`,
+If shapes were placed one after another, each greedily, no place might be left for the rest of a gang that would fit.
+Here all shapes are placed together: by first-fit in several orders, then by the exact search of `packing`,
 which has a budget. A result covers every member. Once the budget is spent, no result means "not found" and not
 "impossible".
 

@@ -42,7 +42,7 @@ class CoreEngine:
 
     def chooser(self, ledger: Ledger, policy: str = "lonode") -> NodeChooser | None:
         """What chooses nodes for equal members; None for first fit."""
-        if self.load is None:
+        if self.load is None or policy == "spread":
             return None
         return PromptLibrary(
             ledger.graph, ledger.held_shares, partial(self.load, policy=shared_policy(policy))

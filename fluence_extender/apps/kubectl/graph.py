@@ -68,7 +68,7 @@ class Branch:
 @output_option("json", "yaml", "wide")
 @click.option("--nodes", "all_nodes", is_flag=True, help="Every node, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="The tree as JSON.")
-@click.option("--jgf", is_flag=True, help="The resource graph in JSON Graph Format, as the matcher sees it.")
+@click.option("--jgf", is_flag=True, help="The resource graph in JSON Graph Format, in whole cores and GiB.")
 @click.pass_obj
 def graph(client: StateApiClient, output: str | None, all_nodes: bool, as_json: bool, jgf: bool) -> None:
     """Show the cluster as a tree: topology, nodes, virtual devices.

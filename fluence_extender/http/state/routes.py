@@ -233,7 +233,7 @@ def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
         summary="The resource graph",
     )
     async def graph(request: Request) -> Response:
-        """The resource graph in JSON Graph Format, as the matcher sees the cluster now.
+        """The resource graph in JSON Graph Format, in whole cores and GiB.
 
         Equal leaves are one vertex with a size.
 
