@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.placement.pod_rules import PodRules, Rows
-from fluence_extender.placement.search import Counts, Problem, Shape, weights
+from fluence_extender.placement.search import Counts, PlacementProblem, Shape, weights
 from fluence_extender.queueing.freed_slots import slots_by_row
 
 CELLS = 1_000_000
@@ -36,7 +36,7 @@ class RuledSearch:
     """
 
     def __init__(self, shapes: Sequence[Shape], table: CapacityTable, rules: PodRules) -> None:
-        self._problem = Problem(shapes, table)
+        self._problem = PlacementProblem(shapes, table)
         self._rules = rules
         heavy = weights([shape.requests for shape in shapes], table)
         self._order = sorted(range(len(shapes)), key=lambda at: (len(shapes[at].nodes), -heavy[at]))
@@ -89,7 +89,7 @@ def narrowed(shape: Shape, allowed: Rows, table: CapacityTable) -> Shape:
 class _Placing:
     """Members placed one after the other. ``chose`` says whether some member took another domain than the first."""
 
-    def __init__(self, problem: Problem, rules: PodRules) -> None:
+    def __init__(self, problem: PlacementProblem, rules: PodRules) -> None:
         rules.reset()
         self._problem = problem
         self._rules = rules

@@ -114,7 +114,7 @@ def _clashes(ports: tuple[tuple[HostPort, ...], ...]) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Problem:
+class PlacementProblem:
     """Shapes and capacity as arrays: ``rows[i]`` are the rows of shape i's nodes, in order.
 
     ``closed[i]`` are the rows on which a host port of shape i is taken.
@@ -198,7 +198,7 @@ class Problem:
 class _Filling:
     """Greedy placement on one copy of the capacity."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PlacementProblem) -> None:
         self.problem = problem
         self.free = problem.table.free.copy()
         self.taken: dict[int, int] = {}
@@ -267,7 +267,7 @@ class _Filling:
 
 def homeless(shapes: Sequence[Shape], table: CapacityTable) -> Iterator[int]:
     """Yield the shapes for which no node takes even one member."""
-    problem = Problem(shapes, table)
+    problem = PlacementProblem(shapes, table)
     together: dict[int, list[int]] = {}
     for index, (shape, rows) in enumerate(zip(shapes, problem.rows, strict=True)):
         if shape.free:
@@ -289,7 +289,7 @@ def capacity(shape: Shape, table: CapacityTable) -> Amounts:
 
 def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
     """Return `capacity` for each of the shapes."""
-    problem = Problem(shapes, table)
+    problem = PlacementProblem(shapes, table)
     return [problem.capacity(index, table.free, {}) for index in range(len(shapes))]
 
 
@@ -298,7 +298,7 @@ def lacks_room(shape: Shape, table: CapacityTable) -> bool:
 
     The nodes are examined in parts, because in a cluster with room the first nodes take most gangs.
     """
-    problem = Problem((shape,), table)
+    problem = PlacementProblem((shape,), table)
     size, rows, found = problem.sizes[0], problem.rows[0], 0
     for first in range(0, len(rows), PART):
         part = slice(first, first + PART)
@@ -323,7 +323,7 @@ def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
 
 def fill(shapes: Sequence[Shape], table: CapacityTable) -> Counts:
     """Place as many members as fit, shape by shape and first-fit."""
-    filling = _Filling(Problem(shapes, table))
+    filling = _Filling(PlacementProblem(shapes, table))
     return [filling.fill(index) for index in range(len(shapes))]
 
 
@@ -340,7 +340,7 @@ def place(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) -
 
 def decide(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) -> Counts | None:
     """Place as `place` does, but None means that it is impossible. Raises `SearchBudgetSpent` if that isn't known."""
-    problem = Problem(shapes, table)
+    problem = PlacementProblem(shapes, table)
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
     if problem.exceeds_all():
@@ -356,7 +356,7 @@ def decide(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) 
     return _exactly(problem, budget)
 
 
-def _first_fit(problem: Problem, order: Sequence[int], tight: bool) -> Counts | None:
+def _first_fit(problem: PlacementProblem, order: Sequence[int], tight: bool) -> Counts | None:
     filling = _Filling(problem)
     counts: Counts = [{} for _ in problem.shapes]
     for index in order:
@@ -366,7 +366,7 @@ def _first_fit(problem: Problem, order: Sequence[int], tight: bool) -> Counts | 
     return counts
 
 
-def _exactly(problem: Problem, budget: int) -> Counts | None:
+def _exactly(problem: PlacementProblem, budget: int) -> Counts | None:
     shapes = problem.shapes
     used = np.zeros(len(problem.table.free), dtype=bool)
     for rows in {id(rows): rows for rows in problem.rows}.values():
