@@ -53,8 +53,8 @@ class FirstFit:
 def levelled(slots: Amounts, count: int) -> Amounts | None:
     """Return how many of ``count`` members each row gets if each member takes the row with the most slots left.
 
-    ``slots`` is how many members each row takes. Of equal rows the first is taken. Return None if the slots don't
-    suffice.
+    ``slots`` is how many members each row takes. Of rows with as many slots left, the one with the fewest members is
+    taken, then the first. Return None if the slots don't suffice.
     """
     if int(slots.sum()) < count:
         return None
@@ -67,7 +67,9 @@ def levelled(slots: Amounts, count: int) -> Amounts | None:
             low = level + 1
     given: Amounts = (slots - low).clip(min=0)
     rest = count - int(given.sum())
-    given[np.flatnonzero(slots >= low)[:rest]] += 1 if low else 0
+    if rest:
+        equal = np.flatnonzero(slots >= low)
+        given[equal[np.argsort(given[equal], kind="stable")[:rest]]] += 1
     return given
 
 
