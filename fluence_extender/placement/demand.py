@@ -119,9 +119,20 @@ NOT_DIRECT = (
 """Why a pod isn't placed that names the scheduler of direct pods, and should be a filtered one."""
 
 
+MOST_RULE_SETS = 64
+"""The most different sets of rules about other pods in a gang. Each member is compared with each of them."""
+
+TOO_MANY_RULES = (
+    f"its members have more than {MOST_RULE_SETS} different sets of rules about other pods (required affinity and "
+    "anti-affinity, spread): give equal members equal rules"
+)
+
+
 def unplannable(pods: Collection[Pod]) -> Reason | None:
     """Return why some pods can't be planned as they are, or can't be planned yet; None if all can."""
     ports = 0
+    if len({(pod.apart, pod.near, pod.spread) for pod in pods if pod.ruled}) > MOST_RULE_SETS:
+        return Reason(ReasonCode.INVALID_REQUEST, TOO_MANY_RULES)
     for pod in pods:
         ports += len(pod.host_ports)
         if ports > MOST_PORTS:

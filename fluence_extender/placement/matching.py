@@ -34,6 +34,14 @@ PINNED_TRIALS = 16, 1024
 PINNED_CELLS = 50_000
 """The number of trials is this divided by nodes times shapes, kept within `PINNED_TRIALS`."""
 
+MOST_RULED_KINDS = 128
+"""The most kinds of members of a gang with rules about other pods. Each kind is compared with each other."""
+
+TOO_MANY_KINDS = (
+    f"its members are of more than {MOST_RULED_KINDS} kinds, and some have rules about other pods (required affinity "
+    "or anti-affinity, spread): make smaller gangs, or give the members equal requests"
+)
+
 MOST_WAYS = 4096
 """The most ways to choose devices that are examined to find one that pins pods differently."""
 
@@ -217,6 +225,8 @@ class Matching:
         table = self._ledger.free.now()
         shapes = [shape for shape, _ in groups]
         if any(pods[0].ruled for _, pods in groups):
+            if len(groups) > MOST_RULED_KINDS:
+                raise GangRefused(Reason(ReasonCode.INVALID_REQUEST, TOO_MANY_KINDS))
             kinds = [pods[0] for _, pods in groups]
             kept_apart = self._ledger.kept_apart
             rules = PodRules(kinds, table.names, self._eligibility.nodes, kept_apart)

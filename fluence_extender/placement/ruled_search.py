@@ -22,8 +22,8 @@ from fluence_extender.queueing.freed_slots import slots_by_row
 CELLS = 1_000_000
 """The most work of a search, in nodes times members. It takes about a tenth of a second."""
 
-FEWEST_RUNS, MOST_RUNS = 2, 64
-"""The fewest and the most ways to place all members that are tried."""
+MOST_RUNS = 64
+"""The most ways to place all members that are tried; at least one is."""
 
 EARLIEST = 8
 """Only so many of the first members take nodes of other domains."""
@@ -42,7 +42,7 @@ class RuledSearch:
         self._order = sorted(range(len(shapes)), key=lambda at: (len(shapes[at].nodes), -heavy[at]))
         self._wanted = sum(shape.count for shape in shapes)
         cells = max(self._wanted * len(table.names), 1)
-        self._runs = 1 if rules.simple else min(max(CELLS // cells, FEWEST_RUNS), MOST_RUNS)
+        self._runs = 1 if rules.simple else min(max(CELLS // cells, 1), MOST_RUNS)
         self.counts: Counts = [{} for _ in shapes]
         self.placed = 0
         self._chose = False

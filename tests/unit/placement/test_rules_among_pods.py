@@ -12,8 +12,9 @@ from fluence_extender.model.names import HOSTNAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement, SpreadRule, alone_on_node
 from fluence_extender.model.reason import ReasonCode
-from fluence_extender.placement.demand import Demand
+from fluence_extender.placement.demand import MOST_RULE_SETS, Demand, unplannable
 from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.matching import MOST_RULED_KINDS
 from fluence_extender.placement.plan import Planner
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import MakeBench
@@ -139,3 +140,21 @@ def test_pods_of_a_gang_count_for_the_next_gang(bench: MakeBench) -> None:
     placed(planner, members(1, app="db"), "first")
     assert placed(planner, members(1, near=(term("db"),)), "second") == {"n0": 1}
     assert placed(planner, members(1, app="b", apart=(term("db", ZONE),)), "third") == {"n1": 1}
+
+
+def test_gang_of_very_many_rules_or_kinds_is_refused_at_once() -> None:
+    distinct = [pod(f"p{at}", apart=(term(f"app-{at}"),)) for at in range(MOST_RULE_SETS + 1)]
+    assert unplannable(distinct[1:]) is None
+    reason = unplannable(distinct)
+    assert reason is not None
+    assert reason.code is ReasonCode.INVALID_REQUEST
+    assert "give equal members equal rules" in reason.text
+
+
+def test_gang_with_rules_and_very_many_kinds_is_refused_at_once(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0", 64_000, labels={ZONE: "a"})])
+    kinds = [pod(f"p{at}", at + 1) for at in range(MOST_RULED_KINDS)]
+    ruled = pod("ruled", 1, labels={"app": "a"}, near=(term(key=ZONE),))
+    with pytest.raises(GangRefused) as caught:
+        planner.plan([Demand(one) for one in (*kinds, ruled)], "gang")
+    assert caught.value.reason.code is ReasonCode.INVALID_REQUEST
