@@ -118,7 +118,10 @@ def _from_siblings(siblings: dict[str, list[Device]], amount: int) -> Iterator[C
 def from_several_places(
     devices: Sequence[Device], amount: int, use: DeviceUse, preferred: str = ""
 ) -> Iterator[Chosen]:
-    """Yield a way for devices outside of nodes, and one for each node together with these."""
+    """Yield ways for devices outside of nodes, and for each node together with these.
+
+    The first has the fewest backends. Each of the others begins with another device, so that all are tried.
+    """
     free = {device.path: units for device in devices if (units := use.free(device))}
     if amount < 2 or sum(free.values()) < amount:
         return
@@ -127,20 +130,29 @@ def from_several_places(
         if device.path in free:
             by_node.setdefault(device.node, []).append(device)
     outside = by_node[""]
-    for node, own in by_node.items():
-        reachable = [*own, *outside] if node else list(outside)
-        if sum(free[device.path] for device in reachable) >= amount:
-            chosen = _fewest_backends(reachable, free, amount, preferred)
-            if len({_place(device) for device, _ in chosen}) > 1:
+    groups = [[*own, *outside] if node else outside for node, own in by_node.items()]
+    enough = [
+        _by_backend(group, free, preferred)
+        for group in groups
+        if sum(free[device.path] for device in group) >= amount
+    ]
+    for first in range(max(map(len, enough), default=0)):
+        for group in enough:
+            chosen = _greedy([*group[first : first + 1], *group[:first], *group[first + 1 :]], free, amount)
+            if first < len(group) and len({_place(device) for device, _ in chosen}) > 1:
                 yield chosen
 
 
-def _fewest_backends(devices: list[Device], free: Mapping[str, int], amount: int, preferred: str) -> Chosen:
-    """Return ``amount`` units of devices, from the preferred backend first and then from those with the most."""
+def _by_backend(devices: Sequence[Device], free: Mapping[str, int], preferred: str) -> list[Device]:
+    """Return devices of the preferred backend first and then those of the backends with the most units."""
     totals: Counter[str] = Counter()
     for device in devices:
         totals[device.backend] += free[device.path]
-    devices.sort(key=lambda device: (device.backend != preferred, -totals[device.backend]))
+    return sorted(devices, key=lambda device: (device.backend != preferred, -totals[device.backend]))
+
+
+def _greedy(devices: Iterable[Device], free: Mapping[str, int], amount: int) -> Chosen:
+    """Return the first ``amount`` units of devices."""
     chosen: list[tuple[Device, int]] = []
     for device in devices:
         units = min(free[device.path], amount)

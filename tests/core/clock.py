@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Jumping(selectors.SelectSelector):
@@ -21,12 +26,25 @@ class _Jumping(selectors.SelectSelector):
         return ready
 
 
+class _AtOnce(ThreadPoolExecutor):
+    """Runs work when it is submitted: a thread would end at another virtual time in each run."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop in virtual time, beginning at 0 s."""
 
     def __init__(self) -> None:
         self._jumping = _Jumping()
         super().__init__(self._jumping)
+        self.set_default_executor(_AtOnce(max_workers=1))
 
     def time(self) -> float:
         """Virtual seconds."""

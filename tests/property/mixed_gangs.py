@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from ortools.sat.python import cp_model
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.graph.catalogue import DeviceCatalogue, eligible
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
@@ -213,40 +213,29 @@ def _limit_devices(
     catalogue: DeviceCatalogue,
     there: Mapping[tuple[str, str], cp_model.IntVar],
 ) -> None:
-    taken: dict[str, list[tuple[int, cp_model.IntVar]]] = {}
+    taken: dict[str, list[tuple[cp_model.IntVar, cp_model.IntVar]]] = {}
     for pod in one.pods:
         for kind, amount in pod.devices.items():
-            choices = []
-            for chosen in _choices(eligible(catalogue, kind, pod.requires), amount):
-                choice = model.new_bool_var("")
-                choices.append(choice)
-                for device in chosen:
-                    taken.setdefault(device.path, []).append((amount if device.leaf else 1, choice))
-                    if device.node:
-                        place = there.get((pod.uid, device.node))
-                        model.add_implication(choice, place) if place is not None else model.add(choice == 0)
-            model.add_exactly_one(choices)
+            shares = []
+            for device in eligible(catalogue, kind, pod.requires):
+                units, some = model.new_int_var(0, min(amount, device.count), ""), model.new_bool_var("")
+                model.add(units == 0).only_enforce_if(some.negated())
+                model.add(units > 0).only_enforce_if(some)
+                shares.append(units)
+                taken.setdefault(device.path, []).append((units, some))
+                if device.node:
+                    place = there.get((pod.uid, device.node))
+                    model.add_implication(some, place) if place is not None else model.add(some == 0)
+            model.add(sum(shares) == amount)
     for device in catalogue.devices:
         here = taken.get(device.path, [])
-        model.add(sum(amount * choice for amount, choice in here) <= device.count)
+        model.add(sum(units for units, _ in here) <= device.count)
         parts = [
-            choice for path, uses in taken.items() if path.startswith(f"{device.path}/") for _, choice in uses
+            some for path, uses in taken.items() if path.startswith(f"{device.path}/") for _, some in uses
         ]
         for part in parts:
-            for _, choice in here:
-                model.add_at_most_one(part, choice)
-
-
-def _choices(devices: Sequence[Device], amount: int) -> Iterator[tuple[Device, ...]]:
-    siblings: dict[str, list[Device]] = {}
-    for device in devices:
-        if device.leaf:
-            if device.count >= amount:
-                yield (device,)
-        else:
-            siblings.setdefault(device.path.rpartition("/")[0], []).append(device)
-    for together in siblings.values():
-        yield from combinations(together, amount)
+            for _, some in here:
+                model.add_at_most_one(part, some)
 
 
 # The judge.
