@@ -23,12 +23,10 @@ _VERSION = 9999
 _LABEL = "default"
 
 
-def compute_jobspec(
-    counts: Mapping[str, int], slots: int, ranks: Iterable[int] | str | None = None
-) -> Jobspec:
+def compute_jobspec(counts: Mapping[str, int], slots: int, ranks: Iterable[int] | None = None) -> Jobspec:
     """Return the request for ``slots`` times ``counts`` (leaf type -> leaves) on physical nodes.
 
-    ``ranks`` (numbers, or an RFC 22 idset) restrict it to those nodes. Raises `ValueError` when ``counts`` is empty:
+    ``ranks`` restrict it to those nodes. Raises `ValueError` when ``counts`` is empty:
     such a pod takes no leaf and needs no match.
     """
     leaves = [{"type": leaf, "count": count} for leaf, count in counts.items() if count > 0]
@@ -65,8 +63,8 @@ def _slot(count: int, leaves: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "slot", "count": count, "label": _LABEL, "with": leaves}
 
 
-def _ranks(ranks: Iterable[int] | str) -> dict[str, Any]:
-    idset = ranks if isinstance(ranks, str) else encode_idset(ranks)
+def _ranks(ranks: Iterable[int]) -> dict[str, Any]:
+    idset = encode_idset(ranks)
     return {"ranks": [idset] if idset else []}
 
 

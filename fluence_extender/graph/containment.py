@@ -96,3 +96,9 @@ def without_levels(path: str) -> str:
     if "=" not in path:
         return path
     return "/".join(part for part in path.split("/") if "=" not in part)
+
+
+def paths_above(path: str) -> Iterator[str]:
+    """Yield the paths above a vertex's path, from the nearest to the root."""
+    while (path := path.rpartition("/")[0]) != "":
+        yield path

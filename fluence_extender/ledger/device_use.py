@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from itertools import combinations
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
-from fluence_extender.graph.containment import without_levels
+from fluence_extender.graph.containment import paths_above, without_levels
 from fluence_extender.model.assignment import DeviceShare, recorded_devices
 from fluence_extender.model.pod import Pod
 
@@ -31,7 +31,7 @@ class DeviceUse:
 
     @property
     def over(self) -> Set[str]:
-        """The paths of the devices of which more is in use than there is."""
+        """The paths of the devices that are overused: pods hold more units than exist."""
         return self._over
 
     def copy(self) -> DeviceUse:
@@ -51,22 +51,17 @@ class DeviceUse:
         """Count ``amount`` units of the device as in use; a negative amount frees units."""
         used = self._used[device.path] = self._used.get(device.path, 0) + amount
         (self._over.add if used > device.count else self._over.discard)(device.path)
-        for path in _above(device.path):
+        for path in paths_above(device.path):
             self._below[path] = self._below.get(path, 0) + amount
 
     def free(self, device: Device) -> int:
         """Return how many units of the device are free."""
-        if any(self._used.get(path) for path in _above(device.path)):
+        if any(self._used.get(path) for path in paths_above(device.path)):
             return 0
         used = self._used.get(device.path, 0)
         if device.leaf:
             return max(device.count - used, 0)
         return 0 if used or self._below.get(device.path) else 1
-
-
-def _above(path: str) -> Iterator[str]:
-    while (path := path.rpartition("/")[0]) != "":
-        yield path
 
 
 def usable_devices(catalogue: DeviceCatalogue, kind: str, pod: Pod) -> tuple[Device, ...]:

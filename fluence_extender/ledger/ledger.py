@@ -445,7 +445,7 @@ class Ledger:
             self._negative.discard(name)
 
     def _note_negative(self, names: Iterable[str]) -> set[str]:
-        """Note on which of these nodes pods use more than there is, and return them."""
+        """Find out which of these nodes are overcommitted, record it, and return them."""
         over = {
             name
             for name in names

@@ -163,7 +163,15 @@ class Matching:
         for key, some in grouped(asking).items():
             nodes = self._usable(key, some[0].pod, gang, within)
             device_pods.extend(DevicePod(demand.pod, nodes) for demand in some)
-        return sorted(device_pods, key=lambda one: choice(catalogue, one.pod.devices, one.pod.requires))
+        choices: dict[object, int] = {}
+
+        def fewest(asker: DevicePod) -> int:
+            key = tuple(asker.pod.devices), tuple(asker.pod.requires.items())
+            if key not in choices:
+                choices[key] = choice(catalogue, asker.pod.devices, asker.pod.requires)
+            return choices[key]
+
+        return sorted(device_pods, key=fewest)
 
     # Nodes.
 

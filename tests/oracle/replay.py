@@ -1,6 +1,6 @@
 """``python -m tests.oracle.replay FILE...``: replay recorded sessions of libreapi_cli on an engine.
 
-The last line counts the steps that are answered as recorded, and the sessions of which all steps are. The exit code is
+The last line counts the steps with the recorded answer, and the sessions that have only such steps. The exit code is
 1 if any step differs, and 2 if there is no engine to ask. What differs is written to standard error.
 """
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue
+from fluence_extender.graph.containment import paths_above
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.queueing.entry import Amounts
 
@@ -28,7 +29,10 @@ class DeviceRows:
         self.catalogue = catalogue
         self._devices = catalogue.devices
         self._rows = {device.path: first + number for number, device in enumerate(self._devices)}
-        self._above = {device.path: list(self._climb(device.path)) for device in self._devices}
+        self._above = {
+            device.path: [path for path in paths_above(device.path) if path in self._rows]
+            for device in self._devices
+        }
         self._below: dict[str, list[str]] = {device.path: [] for device in self._devices}
         for path, above in self._above.items():
             for one in above:
@@ -65,11 +69,6 @@ class DeviceRows:
             if used > 0 and not self._below[device.path]:
                 found.append(device.share(used if device.leaf else 1))
         return found
-
-    def _climb(self, path: str) -> Iterator[str]:
-        while (path := path.rpartition("/")[0]) != "":
-            if path in self._rows:
-                yield path
 
     def _count(self, device: Device) -> int:
         if device.leaf:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.cluster_graph import check_against_cluster
+from fluence_extender.graph.containment import paths_above
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.http.state import v1_graph
 from fluence_extender.http.state.gangs import gang_name, strength
@@ -67,11 +68,8 @@ def _use(controller: Controller, devices: Mapping[str, Device]) -> _Use:
 
 
 def _above(path: str, devices: Mapping[str, Device]) -> Iterator[str]:
-    """Yield the devices of which the one at ``path`` is a part."""
-    above = path.rpartition("/")[0]
-    while above in devices:
-        yield above
-        above = above.rpartition("/")[0]
+    """Return the devices of which the one at ``path`` is a part."""
+    return filter(devices.__contains__, paths_above(path))
 
 
 def _present(
