@@ -68,7 +68,7 @@ COPY --from=build /opt/fluence /opt/fluence
 USER 65532:65532
 WORKDIR /
 # A base without a usable library would leave the extender on its embedded engine, unnoticed: ask for the engine by name.
-RUN python3 -c "from fluence_extender.apps.extender.engines import choose_engine; print(choose_engine('${ENGINE}'))"
+RUN python3 -c "from fluence_extender.apps.extender.engines import choose_engine; print(choose_engine('${ENGINE}', 'lonode'))"
 # /v1, /metrics and the probes; the verbs are for the scheduler in the same pod.
 EXPOSE 8889
 ENTRYPOINT ["fluence-extender"]
