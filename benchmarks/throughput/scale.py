@@ -15,11 +15,11 @@ from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.ledger import Ledger
 
 ROUNDS = 3
 

@@ -14,12 +14,12 @@ from typing import Protocol
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Sink
-from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import CPU, MEMORY, Resources
 from fluence_extender.placement.eligibility import refusal
+from fluence_extender.room.holdings import ports_clash
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 5.0

@@ -19,9 +19,9 @@ from fluence_extender.engine.mirror import Mirror
 from fluence_extender.engine.worker import Worker
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.current import CurrentGraph
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.capacity import CapacityTable
 
 log = structlog.get_logger(__name__)
 

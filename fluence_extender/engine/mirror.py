@@ -19,9 +19,9 @@ from fluence_extender.graph.catalogue import device_catalogue
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.units import LEAF_SIZES, MOST_OFFERED, leaf_type, request_counts
 from fluence_extender.graph.vertex import NODE_TYPE
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.capacity import CapacityTable
 
 
 class Mirror:

@@ -38,7 +38,6 @@ from fluence_extender.gangs.reporting.accounts import PodAccounts
 from fluence_extender.gangs.reporting.queue_status import QueueReports
 from fluence_extender.gangs.reporting.waits import waits
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
@@ -48,6 +47,7 @@ from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
 from fluence_extender.placement.chooser import NodeChooser
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 
 PODS_AT_ONCE = 64
 """The most pods that are taken in again before other work has its turn."""

@@ -20,8 +20,8 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.gang import GangState
+from fluence_extender.room.audit import DriftKind
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
-from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.model.resources import CPU, MEMORY, Resources
 from fluence_extender.placement.search import Shape, place
 from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.room.capacity import Amounts, CapacityTable
 
 MOST_SLOTS = 2**31
 """The most members of a node that are counted."""

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue
-from fluence_extender.ledger.accounts import ports_clash
-from fluence_extender.ledger.capacity import Amounts, CapacityTable
-from fluence_extender.ledger.device_use import (
+from fluence_extender.model.pod import Pod
+from fluence_extender.room.capacity import Amounts, CapacityTable
+from fluence_extender.room.devices import (
     Chosen,
     DeviceUse,
     from_one_place,
@@ -24,7 +24,7 @@ from fluence_extender.ledger.device_use import (
     node_of,
     usable_devices,
 )
-from fluence_extender.model.pod import Pod
+from fluence_extender.room.holdings import ports_clash
 
 BUDGET = 20_000
 """The most choices of a device that a search makes."""

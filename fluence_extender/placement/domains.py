@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.reason import Reason, ReasonCode, short, unsatisfiable
 from fluence_extender.model.resources import PODS
@@ -24,6 +23,7 @@ from fluence_extender.placement.reasons import requests_text
 from fluence_extender.placement.search import DOMAINS_WORK, Shape, affordable, capacities, place
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 from fluence_extender.placement.topology import Domain, Level, Topology
+from fluence_extender.room.capacity import Amounts, CapacityTable
 
 MOST_FILLED = 64
 """The number of domains that are filled to find the one that takes the most of unequal members."""

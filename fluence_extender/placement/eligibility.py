@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
-from fluence_extender.ledger.accounts import Journal
-from fluence_extender.ledger.kept_apart import KEPT_APART
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.selectors import holds, term_holds, untolerated
 from fluence_extender.model.taints import Taint
 from fluence_extender.placement.node_groups import NodeGroups
+from fluence_extender.room.holdings import Journal
+from fluence_extender.room.kept_apart import KEPT_APART
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")

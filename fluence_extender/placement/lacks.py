@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.capacity import Amounts, CapacityTable
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand, Group, grouped
@@ -25,6 +23,8 @@ from fluence_extender.placement.reasons import Reasons
 from fluence_extender.placement.search import Shape
 from fluence_extender.placement.shortage import Part, short_names
 from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.room.capacity import Amounts, CapacityTable
+from fluence_extender.room.ledger import Ledger
 
 MOST_ROOMS = 256
 """The most sizes of members for which the counts of all nodes are kept."""

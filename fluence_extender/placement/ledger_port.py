@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from fluence_extender.graph.catalogue import DeviceCatalogue
-from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.closed_nodes import PreemptorHolds
-from fluence_extender.ledger.device_rooms import DeviceRooms
-from fluence_extender.ledger.device_use import DeviceUse
-from fluence_extender.ledger.kept_apart import KeptApart
-from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
+from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.claims import DeviceRooms
+from fluence_extender.room.devices import DeviceUse
+from fluence_extender.room.holds import PreemptorHolds
+from fluence_extender.room.kept_apart import KeptApart
+from fluence_extender.room.pod_use import PodUse
 
 
 class CapacitySource(Protocol):

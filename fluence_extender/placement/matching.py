@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
-from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.device_use import Chosen, serve, shares_of
-from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -27,6 +24,9 @@ from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.reasons import why_no_devices
 from fluence_extender.placement.ruled_search import RuledSearch, narrowed
 from fluence_extender.placement.search import BUDGET, Counts, Shape, lacks_room, place
+from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.devices import Chosen, serve, shares_of
+from fluence_extender.room.ledger import NoCapacity
 
 PINNED_TRIALS = 16, 1024
 """The fewest and the most ways to pin pods to their devices' nodes that are tried with the rest of the gang."""

@@ -13,8 +13,8 @@ from operator import gt, mul
 
 import numpy as np
 
-from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.placement.errors import SearchBudgetSpent
+from fluence_extender.room.capacity import Amounts
 
 Left = tuple[int, ...]
 Pattern = tuple[tuple[int, int], ...]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
-from fluence_extender.ledger.device_rooms import DeviceRooms
-from fluence_extender.ledger.device_use import DeviceUse
-from fluence_extender.ledger.kept_apart import KeptApart
-from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.ledger_port import PlanningRules
+from fluence_extender.room.capacity import CapacityTable, CopiedCapacity
+from fluence_extender.room.claims import DeviceRooms
+from fluence_extender.room.devices import DeviceUse
+from fluence_extender.room.kept_apart import KeptApart
+from fluence_extender.room.pod_use import PodUse, RemovablePods
 
 
 class PlanningCopy:

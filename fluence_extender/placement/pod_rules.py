@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.names import HOSTNAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, SpreadRule, alone_on_node
 from fluence_extender.model.selectors import holds, term_holds, untolerated
+from fluence_extender.room.kept_apart import KeptApart
 
 Rows = NDArray[np.bool_]
 

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible, why_none
-from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.device_use import DeviceUse, most_served
-from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.names import HOSTNAME
 from fluence_extender.model.pod import ALONE, Pod
 from fluence_extender.model.quantity import in_binary
@@ -30,6 +27,9 @@ from fluence_extender.placement.pod_rules import PodRules
 from fluence_extender.placement.ruled_search import RuledSearch
 from fluence_extender.placement.search import Shape, capacity, decide, homeless
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
+from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.devices import DeviceUse, most_served
+from fluence_extender.room.kept_apart import KeptApart
 
 MOST_KINDS = 3
 """The most kinds of members that are listed."""

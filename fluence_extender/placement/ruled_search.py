@@ -14,10 +14,10 @@ from itertools import compress, count
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.placement.pod_rules import PodRules, Rows
 from fluence_extender.placement.search import Counts, PlacementProblem, Shape, weights
 from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.room.capacity import CapacityTable
 
 CELLS = 1_000_000
 """The most work of a search, in nodes times members. It takes about a tenth of a second."""

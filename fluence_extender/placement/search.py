@@ -22,15 +22,15 @@ import numpy as np
 import numpy.ma  # Or np.unique would load it in the middle of the first plan.
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.accounts import PortIndex
-from fluence_extender.ledger.capacity import LARGEST, Amounts, CapacityTable
-from fluence_extender.ledger.device_rooms import DeviceRoom
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import EXACT, Bins, pack
 from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.room.capacity import LARGEST, Amounts, CapacityTable
+from fluence_extender.room.claims import DeviceRoom
+from fluence_extender.room.holdings import PortIndex
 
 BUDGET = 5_000
 """The most ways to fill a node that the exact search looks at, in a fraction of a second; see `packing`."""

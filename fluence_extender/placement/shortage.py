@@ -12,11 +12,11 @@ from itertools import islice
 
 import numpy as np
 
-from fluence_extender.ledger.accounts import PortIndex
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Counts, Shape, affordable, fill, place, weights, work
+from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.holdings import PortIndex
 
 MOST_TRIED = 32
 """The most searches for a larger selection of unequal members after one has been found."""

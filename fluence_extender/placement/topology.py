@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.names import HOSTNAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
+from fluence_extender.room.capacity import CapacityTable
 
 HOST = "host"
 """The level of single nodes, which exists without configuration."""

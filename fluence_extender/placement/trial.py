@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.placement.demand import Demand, SettledMember, grouped
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -12,6 +11,7 @@ from fluence_extender.placement.ledger_port import LedgerView
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.topology import Topology
+from fluence_extender.room.pod_use import PodUse, RemovablePods
 
 
 class Trial:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.gangs.queue.ends import LATEST
-from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.errors import GangRefused
+from fluence_extender.room.pod_use import PodUse
 from fluence_extender.whatif.snapshot import LedgerCopy
 
 

@@ -13,13 +13,6 @@ from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.beside import Beside, LedgerBeside
 from fluence_extender.graph.catalogue import DeviceCatalogue
-from fluence_extender.ledger.accounts import Allocation
-from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
-from fluence_extender.ledger.device_rooms import DeviceRooms
-from fluence_extender.ledger.kept_apart import KeptApart
-from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
@@ -28,6 +21,13 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.claims import DeviceRooms
+from fluence_extender.room.holdings import Allocation
+from fluence_extender.room.holds import GangNodes, PreemptorHolds
+from fluence_extender.room.kept_apart import KeptApart
+from fluence_extender.room.ledger import Ledger
+from fluence_extender.room.pod_use import PodUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from fluence_extender.engine.graph_worker import shared_policy
 from fluence_extender.engine.library import Library
 from fluence_extender.engine.worker import Worker
 from fluence_extender.graph.containment import LEVELS
-from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.chooser import NodeChooser
+from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.ledger import Ledger
 from tests.unit.engine.oracle_worker import OracleWorker
 
 

@@ -13,13 +13,13 @@ from fluence_extender.gangs.lifecycle.rules import size_of
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
-from fluence_extender.ledger.accounts import Allocation, Strength
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.workload import MpiJob, RayCluster
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.holdings import Allocation, Strength
 from tests.core.job_controller import index_of
 from tests.core.queue_laws import (
     cores_left,

@@ -9,9 +9,9 @@ from fluence_extender.cluster import port
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.ledger import Ledger
 from tests.core.invariants import (
     accounts_equal_the_cluster,
     check,

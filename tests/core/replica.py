@@ -17,7 +17,7 @@ from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.room.ledger import Ledger
 from fluence_extender.whatif.simulator import Simulator
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.link import Link

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.ledger.audit import DriftKind
+from fluence_extender.room.audit import DriftKind
 from tests.e2e.harness import Cluster, Namespace, node_of, phase_of, pod, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation

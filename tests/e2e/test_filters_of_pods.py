@@ -16,8 +16,8 @@ from typing import Any
 
 from fluence_extender.cluster.decode.node import decode_node
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.placement.pod_rules import PodRules
+from fluence_extender.room.kept_apart import KeptApart
 from tests.go_programs import FLAGS, compiled
 
 CASES = int(os.environ.get("FILTER_CASES", "12000"))

@@ -16,11 +16,11 @@ from fluence_extender.engine.library import Library
 from fluence_extender.engine.worker import WorkerProcess
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.current import CurrentGraph
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.names import ZONE
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.capacity import CapacityTable
 from tests.core.values import GIB, node
 from tests.engines import FLUXION
 from tests.unit.engine.oracle_worker import OracleWorker

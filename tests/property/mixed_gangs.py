@@ -16,7 +16,6 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from fluence_extender.graph.catalogue import DeviceCatalogue, eligible
-from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
 from fluence_extender.model.node import Node
@@ -24,6 +23,7 @@ from fluence_extender.model.pod import HostPort, NodeTerm, Pod, Requirement
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
 from fluence_extender.placement.eligibility import refusal
+from fluence_extender.room.holdings import ports_clash
 
 GIB = 2**30
 NAMES = ("cpu", "memory", "pods", "nvidia.com/gpu", "example.com/fpga")

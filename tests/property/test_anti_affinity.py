@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement
 from fluence_extender.model.selectors import holds
+from fluence_extender.room.kept_apart import KeptApart
 
 NAMES = [f"n{number}" for number in range(5)]
 NAMESPACES, KEYS, VALUES = ("red", "blue", "grey"), ("app", "tier"), ("a", "b")

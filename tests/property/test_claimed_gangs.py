@@ -14,12 +14,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 from tests.core.engine import EMBEDDED
 from tests.core.verdicts import evaluated_at_once  # noqa: F401
 from tests.property.claimed_gangs import (

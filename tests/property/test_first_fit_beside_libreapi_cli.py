@@ -13,11 +13,11 @@ from fluence_extender.engine.jobspec import compute_jobspec
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.jgf import unit_jgf
 from fluence_extender.graph.units import request_counts
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.chooser import FirstFit
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
 from tests.oracle import Busy, MatcherOptions, MatchOp, Unsatisfiable
 from tests.oracle.walker import Walker
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement, SpreadRule
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.pod_rules import PodRules
+from fluence_extender.room.ledger import Ledger
 from tests.core.values import node, pod
 
 KEYS = ("zone", "rack")

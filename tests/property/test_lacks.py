@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
@@ -17,6 +16,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.lacks import Lack, Lacks
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 from tests.core.engine import EMBEDDED, CoreEngine
 from tests.core.values import node
 

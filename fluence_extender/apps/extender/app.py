@@ -43,8 +43,8 @@ from fluence_extender.http.server import Listeners, serve
 from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.identity.record_key import shared_seal
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.room.ledger import Ledger
 from fluence_extender.whatif.estimates import Estimates
 from fluence_extender.whatif.simulator import Simulator
 

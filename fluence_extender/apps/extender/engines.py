@@ -12,7 +12,7 @@ from fluence_extender.apps.settings import EMBEDDED_POLICIES
 from fluence_extender.engine.errors import EngineUnavailable
 from fluence_extender.engine.graph_worker import library_process
 from fluence_extender.engine.library import Library
-from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.room.ledger import Ledger
 from fluxion_ffi import LibraryUnavailable, open_library
 
 log = structlog.get_logger(__name__)

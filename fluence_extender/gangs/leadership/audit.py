@@ -21,11 +21,11 @@ from fluence_extender.cluster.port import Changed, Deleted, Kind, ListOwnPods, O
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.member_states import MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.ledger import audit
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.audit import Drift, DriftKind
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
+from fluence_extender.room import audit
+from fluence_extender.room.audit import Drift, DriftKind
+from fluence_extender.room.holdings import Strength
 
 log = structlog.get_logger(__name__)
 

@@ -15,15 +15,15 @@ from fluence_extender.gangs.membership.foreseen import completion_index
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.device_use import all_recorded_exist
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise
 from fluence_extender.placement.eligibility import refusal
+from fluence_extender.room.devices import all_recorded_exist
+from fluence_extender.room.holdings import Strength
+from fluence_extender.room.ledger import Ledger
 
 
 def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:

@@ -19,9 +19,9 @@ from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
+from fluence_extender.room.ledger import Ledger
 
 LEADER_PLACES = Reason(
     ReasonCode.WAITING_FOR_MEMBERS, "waiting for the leader to place it; this replica stands by"

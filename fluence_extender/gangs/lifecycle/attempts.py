@@ -37,12 +37,12 @@ from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.book import BLOCKED, QueueBook
 from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import InLine
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.lacks import Lack, Lacks
 from fluence_extender.queueing.order import Rank
+from fluence_extender.room.ledger import Ledger
 
 log = structlog.get_logger(__name__)
 

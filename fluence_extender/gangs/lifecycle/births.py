@@ -53,10 +53,10 @@ from fluence_extender.gangs.membership.foreseen import (
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
+from fluence_extender.room.ledger import Ledger
 
 MOST_UNKNOWN = 256
 """The most waiting workloads that are foreseen before a replica begins to decide: no more get reservations."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from fluence_extender.ledger.capacity import KeptRoom
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation
 from fluence_extender.placement.lacks import Lack, Lacks
+from fluence_extender.room.capacity import KeptRoom
+from fluence_extender.room.ledger import Ledger
 
 BEHIND = behind_reservation()
 

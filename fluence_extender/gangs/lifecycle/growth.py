@@ -29,13 +29,13 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.gangs.reporting.announcements import events, report_pod
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal, signature
+from fluence_extender.room.ledger import Ledger
 
 ASKED, LET_GO = "AskedForNodes", "NoNodesCame"
 

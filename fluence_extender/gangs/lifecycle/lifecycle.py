@@ -51,8 +51,6 @@ from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
 from fluence_extender.gangs.reporting.job_status import JobReports
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import records_exactly
 from fluence_extender.model.gang import GangKey, GangState, HistoryKind
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
@@ -60,6 +58,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.holdings import Strength
+from fluence_extender.room.ledger import Ledger
 
 
 class Lifecycle:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from fluence_extender.gangs.execution.actions import KeepNode
 from fluence_extender.gangs.queue.book import QueueBook
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import KEEPING
 from fluence_extender.model.node import Node
+from fluence_extender.room.holdings import Strength
+from fluence_extender.room.ledger import Ledger
 
 LOOK_EVERY = 5.0
 """Seconds between two looks; a node is annotated if two looks in a row find it held."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.capacity import CapacityTable
 
 
 class NodeSizes:

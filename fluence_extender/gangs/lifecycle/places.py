@@ -15,7 +15,6 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.workloads import owner_topology
 from fluence_extender.gangs.queue.beside import FREELY, Beside
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
@@ -26,6 +25,7 @@ from fluence_extender.placement.eligibility import refusal, signature
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.topology_constraints import topology_constraints
+from fluence_extender.room.ledger import Ledger
 
 DemandKey = frozenset[tuple[object, int]]
 

@@ -17,9 +17,9 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import PLANNED, Binding, MemberEvent, move
 from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.selectors import holds
+from fluence_extender.room.claims import DeviceRooms
 
 
 class Steering:

@@ -48,11 +48,11 @@ from fluence_extender.gangs.preemption.search_runner import SearchRunner
 from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import precedence
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 
 log = structlog.get_logger(__name__)
 

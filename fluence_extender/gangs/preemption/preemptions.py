@@ -16,13 +16,13 @@ from fluence_extender.gangs.preemption.projection import Projection
 from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.gangs.queue.reclaims import QuotaRoom
 from fluence_extender.gangs.queue.turns import precedence
-from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.order import Rank
+from fluence_extender.room.holds import PreemptorHolds
 
 NAMED_GANGS = 4
 """The most victims that a reason names."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand, grouped
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 
 Departs = Callable[[str], bool]
 """Returns whether the capacity of the pod of that uid is expected to come free."""

@@ -23,7 +23,6 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.projection import NODE_COST, Projection, project
 from fluence_extender.gangs.preemption.victims import Victim, choose, victims_of
 from fluence_extender.gangs.queue.reclaims import QuotaRoom
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -32,6 +31,7 @@ from fluence_extender.placement.demand import Demand, SettledMember, grouped
 from fluence_extender.placement.ledger_port import LedgerView
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
+from fluence_extender.room.ledger import Ledger
 
 TRIALS = 16, 256
 """The fewest and the most sets of victims that are tried for one gang."""

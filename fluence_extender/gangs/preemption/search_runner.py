@@ -26,7 +26,6 @@ from fluence_extender.gangs.preemption.search import (
     usable_nodes,
 )
 from fluence_extender.gangs.queue.reclaims import NO_CLAIM, QuotaRoom, Reclaims, VictimClaim
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
@@ -34,6 +33,7 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
+from fluence_extender.room.ledger import Ledger
 
 IN_VAIN = Found((), ())
 """The result of a search for a gang that no eviction would help."""

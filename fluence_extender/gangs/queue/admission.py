@@ -31,7 +31,6 @@ from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Group, Place, Usage
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.access import Caller
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
@@ -46,6 +45,7 @@ from fluence_extender.model.workload import Job, Resumable
 from fluence_extender.queueing.entry import EQUAL, NEVER, Age
 from fluence_extender.queueing.order import Rank, rank
 from fluence_extender.queueing.quota import QuotaLine, Shortage
+from fluence_extender.room.ledger import Ledger
 
 NO_LIMITS = QueueLimits()
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.ledger.capacity import CapacityTable, KeptRoom
-from fluence_extender.ledger.device_rooms import DeviceRooms
-from fluence_extender.ledger.device_use import DeviceUse
-from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, behind_reservation
 from fluence_extender.placement.ledger_port import CapacitySource, GraphView, LedgerPort
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.capacity import CapacityTable, KeptRoom
+from fluence_extender.room.claims import DeviceRooms
+from fluence_extender.room.devices import DeviceUse
+from fluence_extender.room.kept_apart import KeptApart
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,6 @@ from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.releases import QueueReleases
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
-from fluence_extender.ledger.capacity import KeptRoom
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -43,6 +41,8 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName
+from fluence_extender.room.capacity import KeptRoom
+from fluence_extender.room.ledger import Ledger
 
 RANKED_WITHIN = 0.003
 """The most seconds that a step spends on giving waiting gangs their entitlements."""

@@ -15,9 +15,6 @@ import numpy as np
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.pool import MOST_AHEAD, PoolClaim, PoolReservation, SharedPool
-from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING
@@ -27,6 +24,9 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
 from fluence_extender.queueing.reservation import Reservation
+from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.ledger import Ledger
+from fluence_extender.room.pod_use import PodUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ import numpy as np
 
 from fluence_extender.gangs.queue.device_rows import DEVICES, EXCLUSIVE, FIRST_RESOURCE, DeviceRows
 from fluence_extender.gangs.queue.ends import Ends
-from fluence_extender.ledger.accounts import NodeAccount
-from fluence_extender.ledger.capacity import LARGEST
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Running
 from fluence_extender.queueing.timeline import Timeline
+from fluence_extender.room.capacity import LARGEST
+from fluence_extender.room.holdings import NodeAccount
+from fluence_extender.room.ledger import Ledger
 
 SPARE = 16
 """The spare rows for nodes that join, in addition to an eighth of the nodes."""

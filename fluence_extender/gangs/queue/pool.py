@@ -22,13 +22,13 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.quotas import Quotas, Take
 from fluence_extender.gangs.queue.usage import Usage
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation, unsatisfiable
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER
 from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.queueing.tree import Amount
+from fluence_extender.room.ledger import Ledger
 
 MOST_AHEAD = 16
 """The most reservations with which a gang is compared, those that come first."""

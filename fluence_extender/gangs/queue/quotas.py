@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.usage import Place, Usage
-from fluence_extender.ledger.capacity import CapacityTable, LiveCapacity, NodeCapacity
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.reason import Reason, over_quota
 from fluence_extender.model.resources import NOTHING, PODS, Resources
 from fluence_extender.queueing.quota import Excess, QuotaUse, Shortage
 from fluence_extender.queueing.tree import QuotaTree, grow, states_quota
+from fluence_extender.room.capacity import CapacityTable, LiveCapacity, NodeCapacity
+from fluence_extender.room.ledger import Ledger
 
 Take = Callable[[str, Mapping[str, int], int], None]
 """Counts amounts as used by a queue, or as released with the sign -1."""

@@ -18,8 +18,8 @@ from fluence_extender.http.state import v1_graph
 from fluence_extender.http.state.gangs import gang_name, strength
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
-from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.assignment import DeviceShare
+from fluence_extender.room.holdings import Allocation
 
 REMOVED = "no longer in resources.yaml: pods that hold it may finish, no other pod gets it"
 

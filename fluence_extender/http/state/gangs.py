@@ -17,7 +17,6 @@ from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import Items, Key, Listing, Single
 from fluence_extender.http.state.quantum import quantum_part
 from fluence_extender.http.state.v1 import amounts, moment
-from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.names import HOLD_ANNOTATION
@@ -25,6 +24,7 @@ from fluence_extender.model.notation import format_time
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import CPU, MEMORY
 from fluence_extender.queueing.entry import NEVER
+from fluence_extender.room.holdings import Allocation
 
 NO_PLACE_YET = "the gang is about to be placed"
 PODS_GONE = "its pods are gone"

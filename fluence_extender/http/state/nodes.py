@@ -10,8 +10,6 @@ from fluence_extender.http.state import v1_graph
 from fluence_extender.http.state.gangs import gang_label, strength
 from fluence_extender.http.state.listings import Items, Listing, Single
 from fluence_extender.http.state.v1 import amounts
-from fluence_extender.ledger.accounts import NodeAccount
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
@@ -19,6 +17,8 @@ from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import BLOCKING_EFFECTS
 from fluence_extender.placement.eligibility import NOT_READY, UNSCHEDULABLE
 from fluence_extender.placement.reasons import amount_text
+from fluence_extender.room.holdings import NodeAccount
+from fluence_extender.room.ledger import Ledger
 
 GONE = "the node is gone; these pods were there"
 

@@ -8,7 +8,7 @@ import fluence_extender.apps.extender.engines as engines
 from fluence_extender.apps.extender.engines import choose_engine
 from fluence_extender.apps.settings import EMBEDDED_POLICIES, POLICIES
 from fluence_extender.engine.errors import EngineUnavailable
-from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.room.ledger import Ledger
 from fluxion_ffi import LibraryUnavailable
 
 OTHERS = [policy for policy in POLICIES if policy not in EMBEDDED_POLICIES]

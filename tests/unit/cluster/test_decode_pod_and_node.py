@@ -10,11 +10,11 @@ import pytest
 from fluence_extender.cluster.decode.node import decode_node, decode_resources_file
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, PodTerm, Requirement
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Taint, Toleration
+from fluence_extender.room.holdings import ports_clash
 
 DISABLED, DO_NOT_DISRUPT = KEEPING
 META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}

@@ -12,7 +12,6 @@ import pytest
 from fluence_extender.cluster.decode.operators import decode_job_set
 from fluence_extender.cluster.decode.pod import MOST_PORTS, MOST_RULES, MOST_VALUES, decode_pod
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
-from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import (
     JOB_INDEX,
     JOB_SET_NAME,
@@ -23,6 +22,7 @@ from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.workload import JobSet, ReplicatedJob
 from fluence_extender.placement.topology_constraints import SLICE_REQUIRED
+from fluence_extender.room.holdings import ports_clash
 from tests.core.growth import assert_linear
 
 Json = dict[str, Any]

@@ -12,10 +12,10 @@ import pytest
 from fluence_extender.devices import allocator, selectors
 from fluence_extender.devices.allocator import COMPARED_PER_STATE, work
 from fluence_extender.devices.hosting import MOST_STATES, failure, most_hosted
-from fluence_extender.ledger.device_rooms import WORK_OF_A_REASON, DeviceRooms
 from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.node import Node
+from fluence_extender.room.claims import WORK_OF_A_REASON, DeviceRooms
 from tests.core.values import node
 
 DRIVER = "gpu.example.com"

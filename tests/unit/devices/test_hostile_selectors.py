@@ -17,11 +17,11 @@ from fluence_extender.devices.judge import MOST_COSTLY, Judge
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.ledger.device_rooms import WORK_AT_ONCE
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import DeviceClass, NodeDevice, ResourceClaimTemplate, ResourceSlice
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import ClaimRef, Pod
+from fluence_extender.room.claims import WORK_AT_ONCE
 from fluence_extender.whatif import simulator
 from fluence_extender.whatif.simulator import Simulator
 from tests.core.engine import EMBEDDED

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.current import CurrentGraph
 from fluence_extender.graph.virtual import VirtualResource, VirtualResources
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
 
 DEVICES = VirtualResources(
     "resources.yaml",

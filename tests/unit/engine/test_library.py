@@ -17,11 +17,11 @@ from fluence_extender.engine.library import RETRY, Library
 from fluence_extender.engine.worker import Worker
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.current import CurrentGraph
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.chooser import FirstFit
+from fluence_extender.room.capacity import CapacityTable
 from tests.core.values import GIB, node
 from tests.unit.engine.oracle_worker import OracleWorker
 from tests.unit.engine.rooms import DEVICES, all_free, graph_of, licenses, room

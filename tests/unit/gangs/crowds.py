@@ -17,7 +17,6 @@ from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue import dependencies
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
     GATE,
@@ -30,6 +29,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Quota, Stop
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.ledger import Ledger
 from tests.core.values import node
 
 CROWD = 2000

@@ -12,11 +12,11 @@ import pytest
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Kind, OwnPods, ResourcesFile
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.audit import DriftKind
+from fluence_extender.room.holdings import Strength
 from tests.core.invariants import check, check_at_rest
 from tests.core.values import asks, node
 from tests.core.world import World

@@ -18,7 +18,6 @@ from fluence_extender.gangs.queue import pool as pools
 from fluence_extender.gangs.queue import settings
 from fluence_extender.gangs.queue.book import RANKED_WITHIN
 from fluence_extender.gangs.queue.turns import turn
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model import pod_keys
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.hints import MOST_WORDS
@@ -37,6 +36,7 @@ from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.shares import Ranking
+from fluence_extender.room.ledger import Ledger
 from tests.core.values import node
 from tests.unit.gangs.crowds import (
     BLOCKED,

@@ -16,7 +16,6 @@ from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TRIED_WITH
 from fluence_extender.gangs.lifecycle.evaluation import EVALUATED_WITHIN
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.heads import HOPELESS
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
     GATE,
@@ -29,6 +28,7 @@ from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.order import Rank
+from fluence_extender.room.ledger import Ledger
 from tests.core.values import node
 
 MEMBERS = 16

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.gangs.lifecycle.node_sizes import NodeSizes
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
 
 SIZES = st.lists(st.tuples(*[st.integers(0, 3)] * 2), max_size=5)
 

@@ -7,10 +7,10 @@ from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, behind, devices_held_for
 from fluence_extender.gangs.queue.turns import precedence, turn
-from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.room.holds import PreemptorHolds
 from tests.core.values import node, pod
 from tests.unit.gangs.conftest import MakeWorld, gang
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.ledger.audit import DriftKind
+from fluence_extender.room.audit import DriftKind
 from fluence_extender.webhook.metrics import WebhookMetrics
 from tests.unit.http.held_placements import HeldPlacements, Post, by_name
 

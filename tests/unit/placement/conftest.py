@@ -8,10 +8,10 @@ import pytest
 
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 from tests.core.engine import ENGINES, CoreEngine
 
 Bench = tuple[Planner, Ledger, EligibilityIndex]

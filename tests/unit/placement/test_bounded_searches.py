@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.ledger import capacity
-from fluence_extender.ledger.accounts import PortIndex
-from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity, NodeCapacity
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
@@ -19,6 +16,9 @@ from fluence_extender.placement import packing, search
 from fluence_extender.placement.demand import MOST_PORTS, unplannable
 from fluence_extender.placement.reasons import ShapeNodes, never_a_place, no_place_now
 from fluence_extender.placement.search import Shape, homeless, place
+from fluence_extender.room import capacity
+from fluence_extender.room.capacity import CapacityTable, CopiedCapacity, NodeCapacity
+from fluence_extender.room.holdings import PortIndex
 
 PUTS = 30_000
 """How often a kind of member is put on a node for one attempt and its reason. It takes a tenth of a second."""

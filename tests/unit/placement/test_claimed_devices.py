@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.ledger.accounts import Strength
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.claims import Choice, Claims, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import Holder, NodeDevice
@@ -20,6 +19,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
+from fluence_extender.room.holdings import Strength
 from fluence_extender.whatif.snapshot import LedgerCopy, snapshot
 from tests.core.values import node, pod
 from tests.core.verdicts import evaluated_at_once  # noqa: F401

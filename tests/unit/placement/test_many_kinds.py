@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement import packing, search
 from fluence_extender.placement.reasons import ShapeNodes, never_a_place, no_place_now
 from fluence_extender.placement.search import BUDGET, FIRST_FIT_WORK, Shape, place, work
 from fluence_extender.placement.shortage import TRIED_WORK
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
 from tests.core.growth import assert_linear
 
 NODES = 64

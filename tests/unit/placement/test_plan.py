@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
 from fluence_extender.model.node import Node
@@ -18,6 +17,7 @@ from fluence_extender.model.taints import Toleration
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 from tests.core.values import GIB, asks, node, pod
 from tests.unit.placement.conftest import MakeBench
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.room.ledger import Ledger
 from fluence_extender.whatif.snapshot import LedgerCopy, snapshot
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import MakeBench

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from fluence_extender.ledger.accounts import PortIndex
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement import shortage
 from fluence_extender.placement.search import Shape
 from fluence_extender.placement.shortage import PORT_WORK, part_that_fits
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
+from fluence_extender.room.holdings import PortIndex
 
 
 class CountedIndex(PortIndex):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from fluence_extender.ledger.accounts import NodeAccount
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.reasons import ShapeNodes, amount_text, never_a_place, no_place_now
 from fluence_extender.placement.search import Shape
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
+from fluence_extender.room.holdings import NodeAccount
 from tests.core.values import GIB, asks
 
 WHOLE = Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 10})

@@ -9,12 +9,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.ledger.accounts import ports_clash
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Counts, Shape, capacity, lacks_room, place
 from fluence_extender.placement.shortage import largest_part, part_that_fits
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
+from fluence_extender.room.holdings import ports_clash
 
 NAMES = ("n0", "n1", "n2")
 PORT = (HostPort(80),)

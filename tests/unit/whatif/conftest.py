@@ -16,12 +16,12 @@ from fluence_extender.gangs.membership.conventions.membership import Membership,
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.kinds.defaults import AdmissionObjects
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.ledger import Ledger
 from fluence_extender.whatif.manifests import SimulationRequest, read_question, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.simulation import Simulation, SimulationResult

@@ -8,15 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.ledger import Ledger, NoCapacity
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Shape, place
+from fluence_extender.room.holdings import Strength
+from fluence_extender.room.ledger import Ledger, NoCapacity
 from tests.core.values import asks, node, pod
-from tests.unit.ledger.conftest import MakeLedger
+from tests.unit.room.conftest import MakeLedger
 
 SIMULATOR = "resources: [{type: simulator, name: a, count: 2}]"
 

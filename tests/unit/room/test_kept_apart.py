@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement
+from fluence_extender.room.holdings import Strength
+from fluence_extender.room.kept_apart import KeptApart
 from tests.core.values import node, pod
-from tests.unit.ledger.conftest import MakeLedger
+from tests.unit.room.conftest import MakeLedger
 
 A = (Requirement("app", "In", ("a",)),)
 HOST, ZONE = "host", "zone"

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.accounts import Strength
-from fluence_extender.ledger.device_use import serve, shares_of
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
+from fluence_extender.room.devices import serve, shares_of
+from fluence_extender.room.holdings import Strength
+from fluence_extender.room.ledger import Ledger
 from tests.core.values import asks, node, pod
-from tests.unit.ledger.conftest import MakeLedger
+from tests.unit.room.conftest import MakeLedger
 
 POOL = "resources: [{{type: simulator, name: sv1, count: {count}}}]"
 PAIR = "resources: [{type: simulator, name: a, count: 2}, {type: simulator, name: b, count: 2}]"

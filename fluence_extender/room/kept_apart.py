@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
-from fluence_extender.ledger.placed_pods import PlacedPods
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod, PodTerm
 from fluence_extender.model.selectors import holds
+from fluence_extender.room.placed_pods import PlacedPods
 
 NO_NODES: frozenset[str] = frozenset()
 

@@ -7,18 +7,18 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.ledger.accounts import Journal, NodeAccount
-from fluence_extender.ledger.capacity import (
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.pod import HostPort
+from fluence_extender.model.resources import Resources
+from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.room.capacity import (
     CapacityTable,
     CopiedCapacity,
     LiveCapacity,
     NodeCapacity,
 )
-from fluence_extender.ledger.pod_use import PodUse, RemovablePods
-from fluence_extender.model.assignment import Assignment
-from fluence_extender.model.pod import HostPort
-from fluence_extender.model.resources import Resources
-from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.room.holdings import Journal, NodeAccount
+from fluence_extender.room.pod_use import PodUse, RemovablePods
 from tests.core.values import asks
 
 NODES = tuple(f"n{number}" for number in range(4))

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.accounts import Journal, NodeAccount, PortIndex
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.room.holdings import Journal, NodeAccount, PortIndex
 
 Amounts = NDArray[np.int64]
 LARGEST = 2**61

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fluence_extender.ledger.accounts import Allocation, Strength
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.room.holdings import Allocation, Strength
+from fluence_extender.room.ledger import Ledger
 
 
 class DriftKind(StrEnum):

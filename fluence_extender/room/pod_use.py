@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
+from fluence_extender.room.capacity import Amounts, CapacityTable
 
 
 @dataclass(frozen=True, slots=True)

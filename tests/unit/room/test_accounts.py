@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.ledger.accounts import NodeAccount, ports_clash
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING
+from fluence_extender.room.holdings import NodeAccount, ports_clash
 from tests.core.values import asks
 
 WHOLE = asks(4000, 8, pods=10)

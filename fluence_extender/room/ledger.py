@@ -14,25 +14,25 @@ from dataclasses import replace
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.current import CurrentGraph
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.accounts import Allocation, Journal, NodeAccount, Strength
-from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
-from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
-from fluence_extender.ledger.device_rooms import DeviceRooms
-from fluence_extender.ledger.device_use import (
-    DeviceUse,
-    match_request,
-    serve,
-    shares_of,
-    shares_of_bound,
-)
-from fluence_extender.ledger.kept_apart import KeptApart
-from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING
+from fluence_extender.room.capacity import LiveCapacity, NodeCapacity
+from fluence_extender.room.claims import DeviceRooms
+from fluence_extender.room.devices import (
+    DeviceUse,
+    match_request,
+    serve,
+    shares_of,
+    shares_of_bound,
+)
+from fluence_extender.room.holdings import Allocation, Journal, NodeAccount, Strength
+from fluence_extender.room.holds import GangNodes, PreemptorHolds
+from fluence_extender.room.kept_apart import KeptApart
+from fluence_extender.room.pod_use import PodUse
 
 LOW_FIRST = ("lonode", "lonodex", "low", "spread")
 """Policies that fill nodes in the natural order of their names; the others begin at the other end."""

@@ -18,9 +18,9 @@ import numpy as np
 from fluence_extender.devices import hosting
 from fluence_extender.devices.allocator import work
 from fluence_extender.devices.hosting import Pods
-from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
+from fluence_extender.room.capacity import Amounts
 
 MOST = 128
 """The most pods with the same claims that are counted on one node."""

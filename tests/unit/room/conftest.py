@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
+from fluence_extender.room.ledger import Ledger
 
 MakeLedger = Callable[..., Ledger]
 
