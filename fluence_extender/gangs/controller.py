@@ -47,6 +47,7 @@ from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
 from fluence_extender.placement.chooser import NodeChooser
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.topology import Topology
 from fluence_extender.room.ledger import Ledger
 
 PODS_AT_ONCE = 64
@@ -89,7 +90,7 @@ class Controller:
         self.lifecycle = Lifecycle(
             self.registry,
             ledger,
-            Planner(ledger, self.eligibility, chooser=chooser),
+            Planner(self.eligibility, Topology(self.eligibility, ledger.graph.levels), chooser),
             limits or Limits(),
             clock,
             on_preempted,

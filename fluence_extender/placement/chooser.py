@@ -30,24 +30,26 @@ class NodeChooser(Protocol):
 
 
 class FirstFit:
-    """Fills the nodes in the order of the policy, or takes the node with the most room each time if it ``spreads``."""
-
-    def __init__(self, spreads: bool = False) -> None:
-        self._spreads = spreads
+    """Fills the nodes in the order of the policy."""
 
     def choose(
         self, requests: Resources, count: int, nodes: Sequence[str], table: CapacityTable
     ) -> dict[str, int] | None:
         """Return the members by node, None if the nodes lack room."""
-        if not self._spreads:
-            counts = place([Shape(requests, count, tuple(nodes))], table)
-            return None if counts is None else counts[0]
-        rows = table.at(nodes)
-        slots = np.minimum(slots_by_row(table.row_of(requests), table.free[rows]), MOST_SLOTS)
-        given = levelled(slots, count)
-        if given is None:
-            return None
-        return {table.names[rows[at]]: int(given[at]) for at in np.flatnonzero(given).tolist()}
+        counts = place([Shape(requests, count, tuple(nodes))], table)
+        return None if counts is None else counts[0]
+
+
+def spread_out(
+    requests: Resources, count: int, nodes: Sequence[str], table: CapacityTable
+) -> dict[str, int] | None:
+    """Return the members by node if each takes the node with the most room, None if the nodes lack room."""
+    rows = table.at(nodes)
+    slots = np.minimum(slots_by_row(table.row_of(requests), table.free[rows]), MOST_SLOTS)
+    given = levelled(slots, count)
+    if given is None:
+        return None
+    return {table.names[rows[at]]: int(given[at]) for at in np.flatnonzero(given).tolist()}
 
 
 def levelled(slots: Amounts, count: int) -> Amounts | None:

@@ -27,20 +27,18 @@ class GangRefused(Exception):
 class NoPlace(Exception):
     """There is no place for ``groups``.
 
-    ``fallback`` is the explanation when nothing else explains it. ``devices`` is why the first pod that asks for
+    ``devices`` is why the first pod that asks for
     devices got none. ``ruled`` is how many members have a place if rules about other pods decide, too.
     """
 
     def __init__(
         self,
         groups: Sequence[Group],
-        fallback: str | None = None,
         devices: Reason | None = None,
         ruled: int | None = None,
     ) -> None:
-        super().__init__(fallback or "no place")
+        super().__init__("no place")
         self.groups = groups
-        self.fallback = fallback
         self.devices = devices
         self.ruled = ruled
 

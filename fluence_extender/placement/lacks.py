@@ -55,7 +55,7 @@ class Lacks:
     def __init__(self, ledger: Ledger, eligibility: EligibilityIndex) -> None:
         self._ledger = ledger
         self._eligibility = eligibility
-        self._reasons = Reasons(ledger, eligibility)
+        self._reasons = Reasons(eligibility)
         self._rooms: dict[tuple[Resources, int], _Room] = {}
         self._nodes: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -67,7 +67,7 @@ class Lacks:
             return None
         if any(one.constraints for one in demands) or pod.claims:
             return None
-        nodes = self._ledger.in_order(self._eligibility.eligible(pod))
+        nodes = self._ledger.room().in_order(self._eligibility.eligible(pod))
         # Equal tuples are stored once, so that lacks of the same amounts share a room.
         if len(self._nodes) >= MOST_ROOMS:
             self._nodes.clear()
@@ -88,7 +88,9 @@ class Lacks:
             return None
         state = fitting, room.short_of(closed)
         if state not in lack.reasons:
-            lack.reasons[state] = self._reasons.lacking(lack.group, Part((fitting,), state[1]))
+            lack.reasons[state] = self._reasons.lacking(
+                self._ledger.room(), lack.group, Part((fitting,), state[1])
+            )
         return lack.reasons[state]
 
     def has_room_beside(self, lack: Lack, rows: NDArray[np.intp], kept: Amounts) -> bool:
@@ -106,12 +108,12 @@ class Lacks:
     def _basis(self, table: CapacityTable) -> tuple[object, ...]:
         eligibility, ledger = self._eligibility, self._ledger
         # The comparison is fast, because the tuple is the same object as long as the order of nodes stays the same.
-        everywhere = ledger.in_order(eligibility.nodes.keys())
+        everywhere = ledger.room().in_order(eligibility.nodes.keys())
         return len(table.columns), eligibility.journal.now, ledger.whole.revision, everywhere
 
     def _closed(self, room: _Room, table: CapacityTable) -> NDArray[np.intp]:
         """Return the rows of the room's nodes that are closed to all gangs now."""
-        closed = self._ledger.closed(None)
+        closed = self._ledger.room().closed
         if not closed:
             return NO_ROWS
         rows = np.array([table.rows[name] for name in closed if name in table.rows], dtype=np.intp)

@@ -1,7 +1,7 @@
 """Placing pods within a set of nodes: all of them get a node and devices there, or none does.
 
 A chooser picks the nodes of equal members. `search` places members of different shapes together, and members that more
-than amounts limit. `device_search` chooses the devices of all pods together. A failure leaves the ledger unchanged.
+than amounts limit. `device_search` chooses the devices of all pods together. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from fluence_extender.graph.catalogue import choice
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.chooser import NodeChooser, most_room_first
+from fluence_extender.placement.chooser import NodeChooser, most_room_first, spread_out
 from fluence_extender.placement.demand import Demand, Group, ShapeKey, grouped
 from fluence_extender.placement.device_search import DevicePod, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused, NoPlace
-from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.pod_rules import PodRules, kept_by_ports
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.reasons import why_no_devices
@@ -26,7 +25,7 @@ from fluence_extender.placement.ruled_search import RuledSearch, narrowed
 from fluence_extender.placement.search import BUDGET, Counts, Shape, lacks_room, place
 from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.room.devices import Chosen, serve, shares_of
-from fluence_extender.room.ledger import NoCapacity
+from fluence_extender.room.room import Room
 
 PINNED_TRIALS = 16, 1024
 """The fewest and the most ways to pin pods to their devices' nodes that are tried with the rest of the gang."""
@@ -47,121 +46,86 @@ MOST_WAYS = 4096
 
 
 class Matching:
-    """Places pods on ``ledger``; ``node_order`` is the key that sorts nodes before they are assigned to ranks."""
+    """Places pods in rooms; ``node_order`` is the key that sorts nodes before they are assigned to ranks."""
 
     def __init__(
         self,
-        ledger: LedgerPort,
         eligibility: EligibilityIndex,
         node_order: Callable[[str], tuple[object, ...]],
         chooser: NodeChooser,
     ) -> None:
         self._chooser = chooser
-        self._ledger = ledger
         self._eligibility = eligibility
         self._node_order = node_order
         self._last: tuple[tuple[Demand, ...], dict[ShapeKey, list[Pod]]] = ((), {})
 
-    def attempt(
-        self,
-        demands: Sequence[Demand],
-        gang: object,
-        within: Set[str] | None = None,
-        budget: int = BUDGET,
-    ) -> tuple[Assignment, ...]:
-        """Place every pod of ``demands`` on nodes of ``within``, and hold allocations of the strength planned.
+    def attempt(self, room: Room, demands: Sequence[Demand], budget: int = BUDGET) -> tuple[Assignment, ...]:
+        """Place every pod of ``demands``.
 
-        ``gang`` is the key of the gang in the ledger.
-
-        Raises `GangRefused` if no device can ever serve a pod, and `NoPlace` for lack of capacity. In both cases
-        nothing is allocated.
+        Raises `GangRefused` if no device can ever serve a pod, and `NoPlace` for lack of capacity.
         """
-        uids = [demand.pod.uid for demand in demands]
-        try:
-            shares, nodes = self._devices_and_nodes(demands, gang, within, budget)
-            return self._take(demands, shares, nodes, gang)
-        except NoCapacity as error:
-            self._ledger.undo(uids)
-            raise NoPlace(self.groups(demands, gang, within), error.reason) from error
-        except Exception:
-            self._ledger.undo(uids)
-            raise
-
-    def _take(
-        self,
-        demands: Sequence[Demand],
-        shares: Mapping[str, tuple[DeviceShare, ...]],
-        nodes: Mapping[str, str],
-        gang: object,
-    ) -> tuple[Assignment, ...]:
-        assignments = tuple(
+        shares, nodes = self._devices_and_nodes(room, demands, budget)
+        return tuple(
             Assignment(demand.pod.uid, nodes[demand.pod.uid], shares.get(demand.pod.uid, ()))
             for demand in demands
         )
-        self._ledger.take_all(
-            [(demand.pod, one) for demand, one in zip(demands, assignments, strict=True)], gang
-        )
-        return assignments
 
     # Devices.
 
     def _devices_and_nodes(
-        self, demands: Sequence[Demand], gang: object, within: Set[str] | None, budget: int
+        self, room: Room, demands: Sequence[Demand], budget: int
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]]:
         """Choose devices and a node for each pod, by pod uid. Raises `GangRefused`, `NoPlace`."""
         asking = [demand for demand in demands if demand.pod.devices]
         if not asking:
-            groups = self.groups(demands, gang, within)
-            return {}, self._assign_nodes(groups, self._counts(groups, budget))
-        device_pods = self._device_pods(asking, gang, within)
-        search = DeviceSearch(device_pods, self._ledger.device_use(), self._ledger.free.now())
+            groups = self.groups(room, demands)
+            return {}, self._assign_nodes(room, groups, self._counts(room, groups, budget))
+        device_pods = self._device_pods(room, asking)
+        search = DeviceSearch(device_pods, room.devices.copy(), room.free)
         failed: set[object] = set()
-        trials = self._trials(demands, gang, within)
+        trials = self._trials(room, demands)
         for way, pins in islice(search.ways(), MOST_WAYS):
             pinned = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
             if pinned in failed:
                 continue
-            groups = self.groups(demands, gang, within, pins)
+            groups = self.groups(room, demands, pins)
             try:
-                nodes = self._assign_nodes(
-                    groups, self._counts(groups, budget // trials if failed else budget)
-                )
+                counts = self._counts(room, groups, budget // trials if failed else budget)
+                nodes = self._assign_nodes(room, groups, counts)
             except NoPlace:
                 failed.add(pinned)
                 if not pins or len(failed) >= trials:
                     break
                 continue
             return {uid: shares_of(_by_kind(chosen)) for uid, chosen in way.items()}, nodes
-        reason = None if failed else self._why_no_devices(device_pods)
+        reason = None if failed else self._why_no_devices(room, device_pods)
         if reason is not None and reason.code is not ReasonCode.BUSY:
             raise GangRefused(reason)
-        raise NoPlace(self.groups(demands, gang, within), devices=reason)
+        raise NoPlace(self.groups(room, demands), devices=reason)
 
-    def _trials(self, demands: Sequence[Demand], gang: object, within: Set[str] | None) -> int:
+    def _trials(self, room: Room, demands: Sequence[Demand]) -> int:
         """Return how many ways to pin pods to nodes are tried with the rest of the gang."""
-        cells = len(self.groups(demands, gang, within)) * len(self._ledger.free.now().names)
+        cells = len(self.groups(room, demands)) * len(room.free.names)
         return min(max(PINNED_CELLS // max(cells, 1), PINNED_TRIALS[0]), PINNED_TRIALS[1])
 
-    def _why_no_devices(self, device_pods: Sequence[DevicePod]) -> Reason | None:
+    def _why_no_devices(self, room: Room, device_pods: Sequence[DevicePod]) -> Reason | None:
         """Return why the devices don't suffice if each pod takes the first that it can get.
 
         Return None if they do; then the search may have spent its budget.
         """
-        use = self._ledger.device_use()
+        use = room.devices.copy()
         for asker in device_pods:
             unserved = serve(asker.pod, use, asker.nodes)
             if isinstance(unserved, str):
                 return why_no_devices(use.catalogue, unserved, asker.pod, asker.nodes)
         return None
 
-    def _device_pods(
-        self, asking: Sequence[Demand], gang: object, within: Set[str] | None
-    ) -> list[DevicePod]:
+    def _device_pods(self, room: Room, asking: Sequence[Demand]) -> list[DevicePod]:
         """Return the pods that ask for devices with their nodes, those with the fewest devices to choose from first."""
-        catalogue = self._ledger.graph.catalogue
+        catalogue = room.devices.catalogue
         device_pods: list[DevicePod] = []
         for key, some in grouped(asking).items():
-            nodes = self._usable(key, some[0].pod, gang, within)
+            nodes = self._usable(room, key, some[0].pod)
             device_pods.extend(DevicePod(demand.pod, nodes) for demand in some)
         choices: dict[object, int] = {}
 
@@ -176,11 +140,7 @@ class Matching:
     # Nodes.
 
     def groups(
-        self,
-        demands: Sequence[Demand],
-        gang: object,
-        within: Set[str] | None = None,
-        pins: Mapping[str, str] | None = None,
+        self, room: Room, demands: Sequence[Demand], pins: Mapping[str, str] | None = None
     ) -> list[Group]:
         """Return the demands as shapes, each with its pods in the order of their ranks."""
         found: list[Group] = []
@@ -189,12 +149,9 @@ class Matching:
             pod = pods[0]
             same_nodes = (key.signature, key.barred, key.pin)
             if same_nodes not in orders:
-                order = self._ledger.in_order(self._usable(key, pod, gang, within))
-                orders[same_nodes] = (
-                    most_room_first(order, self._ledger.free.now()) if self._ledger.spreads else order
-                )
-            room = self._ledger.device_rooms.room(pod.claims) if pod.claims else None
-            shape = Shape(pod.requests, len(pods), orders[same_nodes], pod.host_ports, room)
+                order = room.in_order(self._usable(room, key, pod))
+                orders[same_nodes] = most_room_first(order, room.free) if room.spreads else order
+            shape = Shape(pod.requests, len(pods), orders[same_nodes], pod.host_ports, room.claim_room(pod))
             found.append((shape, pods))
         return found
 
@@ -215,28 +172,25 @@ class Matching:
             self._last = (demands, found)
         return found
 
-    def _usable(self, key: ShapeKey, pod: Pod, gang: object, within: Set[str] | None) -> Set[str]:
+    def _usable(self, room: Room, key: ShapeKey, pod: Pod) -> Set[str]:
         """Return the nodes that a shape may use: usually the index's own set, because nothing is excluded."""
-        usable: Set[str] = self._eligibility.eligible(pod)
-        if within is not None:
-            usable = usable & within
-        for closed in (key.barred, self._ledger.closed(gang)):
-            if not closed.isdisjoint(usable):
-                usable = usable - closed
+        usable = room.usable(self._eligibility.eligible(pod))
+        if not key.barred.isdisjoint(usable):
+            usable = usable - key.barred
         return usable & {key.pin} if key.pin else usable
 
-    def _counts(self, groups: Sequence[Group], budget: int) -> Counts:
+    def _counts(self, room: Room, groups: Sequence[Group], budget: int) -> Counts:
         """Return how many members of each shape each node gets. Raises `NoPlace`.
 
         The room for many equal members is counted before the chooser is asked. One member isn't worth that.
         """
-        table = self._ledger.free.now()
+        table = room.free
         shapes = [shape for shape, _ in groups]
         if any(pods[0].ruled for _, pods in groups):
             if len(groups) > MOST_RULED_KINDS:
                 raise GangRefused(Reason(ReasonCode.INVALID_REQUEST, TOO_MANY_KINDS))
             kinds = [pods[0] for _, pods in groups]
-            kept_apart = self._ledger.kept_apart
+            kept_apart = room.kept_apart
             rules = PodRules(kinds, table.names, self._eligibility.nodes, kept_apart)
             if not kept_by_ports(kinds, kept_apart.selects):
                 return self._ruled_counts(groups, table, rules)
@@ -247,7 +201,8 @@ class Matching:
             (shape,) = shapes
             if shape.count > 1 and lacks_room(shape, table):
                 raise NoPlace(groups)
-            chosen = self._chooser.choose(shape.requests, shape.count, shape.nodes, table)
+            choose = spread_out if room.spreads else self._chooser.choose
+            chosen = choose(shape.requests, shape.count, shape.nodes, table)
             counts = None if chosen is None else [chosen]
         counts = counts or place(shapes, table, budget)
         if counts is None:
@@ -262,12 +217,12 @@ class Matching:
             raise NoPlace(groups, ruled=search.placed)
         return counts
 
-    def _assign_nodes(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
+    def _assign_nodes(self, room: Room, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
         """Assign nodes to pods: pods in the order of their ranks, nodes domain by domain in the policy's order."""
         nodes: dict[str, str] = {}
         for (_, pods), placed in zip(groups, counts, strict=True):
             waiting = iter(pods)
-            for name in sorted(self._ledger.in_order(placed.keys()), key=self._node_order):
+            for name in sorted(room.in_order(placed.keys()), key=self._node_order):
                 for _ in range(placed[name]):
                     nodes[next(waiting).uid] = name
         return nodes

@@ -18,7 +18,6 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand, shape_key, unplannable
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.reasons import (
     Reasons,
     ShapeNodes,
@@ -27,6 +26,7 @@ from fluence_extender.placement.reasons import (
     why_no_devices,
 )
 from fluence_extender.placement.search import Shape
+from fluence_extender.room.room import Room
 
 MOST_KINDS = 16
 """The most kinds of members of a gang that is judged before it is whole."""
@@ -55,8 +55,7 @@ def _request_key(pod: Pod) -> tuple[object, ...]:
 class PartialGangs:
     """Judges gangs of which only some members exist."""
 
-    def __init__(self, ledger: LedgerPort, eligibility: EligibilityIndex, reasons: Reasons) -> None:
-        self._ledger = ledger
+    def __init__(self, eligibility: EligibilityIndex, reasons: Reasons) -> None:
         self._eligibility = eligibility
         self._reasons = reasons
         self._kinds: dict[tuple[object, ...], _Kind] = {}
@@ -64,7 +63,7 @@ class PartialGangs:
         self._answers: dict[tuple[frozenset[_Kind], int], Reason | None] = {}
         self._answers_for: object = None
 
-    def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
+    def never(self, room: Room, pods: Sequence[Pod], size: int) -> Reason | None:
         """Return why a gang that needs places for ``size`` members, ``pods`` among them, can never be placed.
 
         None means that it may be possible, or that the members' requests can't be read.
@@ -72,15 +71,15 @@ class PartialGangs:
         kinds = self._kinds_of(pods)
         if not 0 < len(kinds) <= MOST_KINDS or any(unplannable([kind.pod]) for kind in kinds):
             return None
-        self._ledger.whole.now()
-        state = self._ledger.whole.revision, self._eligibility.journal.now, self._ledger.graph.catalogue
+        whole = room.whole
+        state = id(whole), whole.revision, self._eligibility.journal.now, room.devices.catalogue
         if state != self._answers_for or len(self._answers) >= MOST_ANSWERS:
             self._answers.clear()
             self._answers_for = state
         key = frozenset(kinds), size
         if key not in self._answers:
             ordered = [kind.pod for kind in sorted(kinds, key=lambda kind: kind.number)]
-            found = self._devices(ordered, size) or self._nodes(ordered, size)
+            found = self._devices(room, ordered, size) or self._nodes(room, ordered, size)
             self._answers[key] = None if found is None else replace(found, gathering=True)
         return self._answers[key]
 
@@ -98,9 +97,9 @@ class PartialGangs:
             found.add(known[1])
         return found
 
-    def _nodes(self, pods: Sequence[Pod], size: int) -> Reason | None:
-        whole = self._ledger.whole.now()
-        some = [self._alone(pod) for pod in pods]
+    def _nodes(self, room: Room, pods: Sequence[Pod], size: int) -> Reason | None:
+        whole = room.whole
+        some = [self._alone(room, pod) for pod in pods]
         for one in some:
             alone = never_a_place([one], whole)
             if alone is not None:
@@ -114,14 +113,14 @@ class PartialGangs:
         together = never_a_place([ShapeNodes(least, tuple(everywhere))], whole)
         return together and replace(together, text=f"{together.text}{CONDITION}")
 
-    def _alone(self, pod: Pod) -> ShapeNodes:
+    def _alone(self, room: Room, pod: Pod) -> ShapeNodes:
         """Return one member's shape with its nodes."""
         shape = Shape(pod.requests, 1, (), pod.host_ports)
-        (found,) = self._reasons.shapes([(shape, [pod])])
+        (found,) = self._reasons.shapes(room, [(shape, [pod])])
         return found
 
-    def _devices(self, pods: Sequence[Pod], size: int) -> Reason | None:
-        catalogue = self._ledger.graph.catalogue
+    def _devices(self, room: Room, pods: Sequence[Pod], size: int) -> Reason | None:
+        catalogue = room.devices.catalogue
         everywhere = catalogue.nodes()
         for pod in pods:
             for kind in sorted(pod.devices):

@@ -22,7 +22,6 @@ from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, POD
 from fluence_extender.placement.demand import Group
 from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
 from fluence_extender.placement.errors import NoPlace, SearchBudgetSpent
-from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.pod_rules import PodRules
 from fluence_extender.placement.ruled_search import RuledSearch
 from fluence_extender.placement.search import Shape, capacity, decide, homeless
@@ -30,6 +29,7 @@ from fluence_extender.placement.shortage import Part, largest_part, part_that_fi
 from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.room.devices import DeviceUse, most_served
 from fluence_extender.room.kept_apart import KeptApart
+from fluence_extender.room.room import Room
 
 MOST_KINDS = 3
 """The most kinds of members that are listed."""
@@ -65,45 +65,40 @@ class ShapeNodes:
 
 
 class Reasons:
-    """Explains on ``ledger`` why members have no place."""
+    """Explains why members have no place in a room."""
 
-    def __init__(self, ledger: LedgerPort, eligibility: EligibilityIndex) -> None:
-        self._ledger = ledger
+    def __init__(self, eligibility: EligibilityIndex) -> None:
         self._eligibility = eligibility
         self._never: dict[object, Reason | None] = {}
-        self._never_revision = -1
+        self._never_at: tuple[CapacityTable | None, int] = None, -1
 
-    def possible(self, groups: Sequence[Group]) -> list[tuple[str, ...]]:
+    def possible(self, room: Room, groups: Sequence[Group]) -> list[tuple[str, ...]]:
         """Return the nodes that each shape could ever use, cordoned and not ready ones included."""
-        return [self._ledger.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
+        return [room.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
-    def reason(self, no: NoPlace) -> Reason:
+    def reason(self, room: Room, no: NoPlace) -> Reason:
         """Return why the shapes have no place."""
-        shapes = self.shapes(no.groups)
-        never = self._never_a_place(shapes)
+        shapes = self.shapes(room, no.groups)
+        never = self._never_a_place(room, shapes)
         if never is not None:
             return never
-        free = self._ledger.free.now()
-        found = no_place_now(shapes, free)
+        found = no_place_now(shapes, room.free)
         if no.ruled is not None and (found.fitting is None or no.ruled <= found.fitting):
-            return self._ruled_out([one.shape for one in shapes], no)
+            return self._ruled_out(room, no)
         if no.devices is not None and all(one.shape.nodes or not one.tie for one in shapes):
             pods = [pod for _, pods in no.groups for pod in pods]
-            fitting = part_that_fits([one.shape for one in shapes], free).members
-            in_use = self._ledger.device_use()
-            return _too_few_devices(pods, fitting, self._ledger.graph.catalogue, in_use) or no.devices
-        if no.fallback is not None:
-            return Reason(ReasonCode.BUSY, f"busy: {no.fallback}")
+            fitting = part_that_fits([one.shape for one in shapes], room.free).members
+            return _too_few_devices(pods, fitting, room.devices) or no.devices
         return found
 
-    def _ruled_out(self, shapes: Sequence[Shape], no: NoPlace) -> Reason:
+    def _ruled_out(self, room: Room, no: NoPlace) -> Reason:
         """Return the reason for members that rules about other pods leave without a place."""
         pods = [pods[0] for _, pods in no.groups]
         wanted = sum(shape.count for shape, _ in no.groups)
-        whole, nodes = self._ledger.whole.now(), KeptApart(self._eligibility.nodes)
+        whole, nodes = room.whole, KeptApart(self._eligibility.nodes)
         ideal = [
             replace(shape, nodes=possible, room=shape.room and shape.room.whole)
-            for (shape, _), possible in zip(no.groups, self.possible(no.groups), strict=True)
+            for (shape, _), possible in zip(no.groups, self.possible(room, no.groups), strict=True)
         ]
         rules = PodRules(pods, whole.names, self._eligibility.nodes, nodes)
         search = RuledSearch(ideal, whole, rules)
@@ -114,19 +109,23 @@ class Reasons:
         fitting = min(no.ruled or 0, wanted - 1)
         return Reason(ReasonCode.BUSY, f"busy: {ruled_text(pods, fitting, wanted)} now", fitting)
 
-    def lacking(self, group: Group, part: Part) -> Reason:
+    def lacking(self, room: Room, group: Group, part: Part) -> Reason:
         """Return why equal members wait if only ``part`` of them fits now."""
-        return no_place_beside(self.shapes([group]), part)
+        return no_place_beside(self.shapes(room, [group]), part)
 
-    def _never_a_place(self, shapes: Sequence[ShapeNodes]) -> Reason | None:
+    def _never_a_place(self, room: Room, shapes: Sequence[ShapeNodes]) -> Reason | None:
         """Return `never_a_place`. It is cached, because many waiting gangs are alike.
 
         The cache is dropped when a node's capacity changes, and when it becomes too large.
         """
-        whole = self._ledger.whole.now()
-        if self._ledger.whole.revision != self._never_revision or len(self._never) >= MOST_REMEMBERED:
+        whole = room.whole
+        if (
+            self._never_at[0] is not whole
+            or self._never_at[1] != whole.revision
+            or len(self._never) >= MOST_REMEMBERED
+        ):
             self._never.clear()
-            self._never_revision = self._ledger.whole.revision
+            self._never_at = whole, whole.revision
         key = tuple(
             (
                 replace(one.shape, nodes=()),
@@ -141,11 +140,11 @@ class Reasons:
             self._never[key] = never_a_place(shapes, whole)
         return self._never[key]
 
-    def shapes(self, groups: Sequence[Group]) -> list[ShapeNodes]:
+    def shapes(self, room: Room, groups: Sequence[Group]) -> list[ShapeNodes]:
         """Return the shapes with their nodes; pods that devices tie to some nodes are shapes of their own."""
-        catalogue, known = self._ledger.graph.catalogue, self._eligibility.nodes
+        catalogue, known = room.devices.catalogue, self._eligibility.nodes
         found = []
-        for (shape, pods), possible in zip(groups, self.possible(groups), strict=True):
+        for (shape, pods), possible in zip(groups, self.possible(room, groups), strict=True):
             by_tie: dict[tuple[frozenset[str] | None, str], list[Pod]] = {}
             for pod in pods:
                 tied = _tied_to(catalogue, pod) if pod.devices else None
@@ -154,7 +153,7 @@ class Reasons:
             for (tied, kinds), some in by_tie.items():
                 count = len(some)
                 if tied is None:
-                    refusals = {**self._eligibility.refusals(some[0]), **self._kept_apart(some[0])}
+                    refusals = {**self._eligibility.refusals(some[0]), **_kept_apart(room, some[0])}
                     found.append(ShapeNodes(replace(shape, count=count), possible, refusals))
                     continue
                 refused = (refusal(some[0], known[name]) for name in tied if name in known)
@@ -165,17 +164,19 @@ class Reasons:
                         ),
                         tuple(name for name in possible if name in tied),
                         by_frequency(Counter(why for why in refused if why is not None))
-                        | self._kept_apart(some[0], tied),
+                        | _kept_apart(room, some[0], tied),
                         kinds,
                     )
                 )
         return found
 
-    def _kept_apart(self, pod: Pod, within: Set[str] | None = None) -> dict[str, int]:
-        """Return how many nodes (of those ``within``) the pod must avoid because of other pods, by the reason why."""
-        kept = self._ledger.kept_apart.nodes(pod)
-        count = len(kept if within is None else kept & within)
-        return {self._ledger.kept_apart.why(pod): count} if count else {}
+
+def _kept_apart(room: Room, pod: Pod, within: Set[str] | None = None) -> dict[str, int]:
+    """Return how many nodes (of those ``within``) the pod must avoid because of other pods, by the reason why."""
+    kept_apart = room.kept_apart
+    kept = kept_apart.nodes(pod)
+    count = len(kept if within is None else kept & within)
+    return {kept_apart.why(pod): count} if count else {}
 
 
 # Nodes.
@@ -378,9 +379,7 @@ def why_no_devices(catalogue: DeviceCatalogue, kind: str, pod: Pod, nodes: Conta
     return Reason(ReasonCode.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
 
 
-def _too_few_devices(
-    pods: Sequence[Pod], fitting: int, catalogue: DeviceCatalogue, use: DeviceUse
-) -> Reason | None:
+def _too_few_devices(pods: Sequence[Pod], fitting: int, use: DeviceUse) -> Reason | None:
     """Return why a gang of ``pods`` waits for devices, if all requests for devices are equal and of one kind.
 
     ``fitting`` is how many pods would fit now, apart from devices.
@@ -391,6 +390,7 @@ def _too_few_devices(
         return None
     ((kind, amount),) = requesting[0].devices.items()
     requires, without = requesting[0].requires, len(pods) - len(requesting)
+    catalogue = use.catalogue
     never = too_few_devices_ever(catalogue, kind, amount, requires, len(pods), without)
     if never is not None:
         return never

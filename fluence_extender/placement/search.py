@@ -29,7 +29,7 @@ from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import EXACT, Bins, pack
 from fluence_extender.queueing.freed_slots import slots_by_row
 from fluence_extender.room.capacity import LARGEST, Amounts, CapacityTable
-from fluence_extender.room.claims import DeviceRoom
+from fluence_extender.room.claims import ClaimRoom
 from fluence_extender.room.holdings import PortIndex
 
 BUDGET = 5_000
@@ -70,7 +70,7 @@ class Shape:
     count: int
     nodes: tuple[str, ...]
     ports: tuple[HostPort, ...] = ()
-    room: DeviceRoom | None = None
+    room: ClaimRoom | None = None
 
     @property
     def exclusive(self) -> bool:

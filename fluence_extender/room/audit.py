@@ -14,7 +14,7 @@ from enum import StrEnum
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.room.holdings import Allocation, Strength
+from fluence_extender.room.holdings import Holding, Strength
 from fluence_extender.room.ledger import Ledger
 
 
@@ -53,10 +53,10 @@ def of_pod(ledger: Ledger, pod: Pod, place: Assignment | None) -> Iterator[Drift
     """Return how the ledger differs from a pod in the cluster; ``place`` is the place planned for it."""
     if not pod.ours:
         yield from _of_foreign(ledger, pod)
-    elif place is not None and not pod.node and pod.uid not in ledger.allocations:
+    elif place is not None and not pod.node and pod.uid not in ledger.holdings:
         yield _about(pod, DriftKind.PLAN_DIFFERS, "holds nothing", f"planned on {place.node}")
     elif pod.node and not pod.finished:
-        held = ledger.allocations.get(pod.uid)
+        held = ledger.holdings.get(pod.uid)
         if held is None:
             yield _about(pod, DriftKind.NOT_HELD, "holds nothing", f"bound to {pod.node}")
         elif held.assignment.node != pod.node:
@@ -86,7 +86,7 @@ def of_foreign_gone(ledger: Ledger, uid: str) -> Iterator[Drift]:
 
 
 def of_allocation(
-    ledger: Ledger, held: Allocation, pod: Pod | None, place: Assignment | None
+    ledger: Ledger, held: Holding, pod: Pod | None, place: Assignment | None
 ) -> Iterator[Drift]:
     """Return how an allocation differs from its pod (None when the cluster has none) and from its planned place."""
     if pod is None or pod.finished or not pod.ours:
@@ -117,7 +117,7 @@ def _about(pod: Pod, kind: DriftKind, found: str, expected: str) -> Drift:
     return Drift(kind, pod.key, found, expected, pod.uid, pod.node)
 
 
-def _holder(held: Allocation, kind: DriftKind, found: str, expected: str) -> Drift:
+def _holder(held: Holding, kind: DriftKind, found: str, expected: str) -> Drift:
     return Drift(kind, f"{held.namespace}/{held.name}", found, expected, held.uid, held.assignment.node)
 
 

@@ -4,7 +4,6 @@ Invariant: the array has a column for each kind of resource that some node has. 
 don't add columns.
 
 `LiveCapacity` follows the accounts node by node: a plan only looks at what has changed since the last one.
-`CopiedCapacity` belongs to a copy, in which pods are added and removed in place.
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.room.holdings import Journal, NodeAccount, PortIndex
 
 Amounts = NDArray[np.int64]
+Use = tuple[str, Resources, tuple[HostPort, ...]]
+"""What a pod uses: its node, its requests and its host ports."""
+
 LARGEST = 2**61
 """Larger amounts count as this one, so that the sum of two fits in 64 bits."""
 
@@ -49,7 +50,8 @@ class CapacityTable:
     """The capacity of nodes, one row for each.
 
     ``rows`` is the row of each node, ``columns`` the column of each resource that some node has, ``free`` the amounts.
-    ``ports`` are the host ports in use by row, for rows that have any. Unused rows and columns hold zeros.
+    ``ports`` are the host ports in use by row, for rows that have any. Unused rows and columns hold zeros. ``revision``
+    grows whenever the table changes.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class CapacityTable:
     free: Amounts = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int64))
     ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    revision: int = 0
     _remembered: deque[tuple[tuple[str, ...], NDArray[np.intp]]] = field(
         default_factory=lambda: deque(maxlen=REMEMBERED), repr=False, compare=False
     )
@@ -131,9 +134,42 @@ class CapacityTable:
             dict(self.rows), dict(self.columns), self.free.copy(), dict(self.ports), list(self.names)
         )
 
+    def has(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether the table has all of ``nodes``."""
+        return any(known is nodes for known, _ in self._remembered) or all(map(self.rows.__contains__, nodes))
+
+    def changed(self, taken: Sequence[Use], given: Sequence[Use]) -> CapacityTable:
+        """Return a table from which some pods have taken what they use, and to which others have given it back."""
+        free, ports = self.free.copy(), self.ports
+        for uses, sign in ((taken, -1), (given, 1)):
+            rows: list[int] = []
+            kinds: list[int] = []
+            kind_of: dict[Resources, int] = {}
+            for node, requests, held in uses:
+                row = self.rows.get(node)
+                if row is None:
+                    continue
+                rows.append(row)
+                kinds.append(kind_of.setdefault(requests, len(kind_of)))
+                if held:
+                    ports = dict(ports) if ports is self.ports else ports
+                    used = Counter(ports.pop(row, ()))
+                    (used.update if sign < 0 else used.subtract)(held)
+                    if left := tuple((+used).elements()):
+                        ports[row] = left
+            if rows:
+                sizes = np.array([self.use_of(requests) for requests in kind_of])
+                np.add.at(free, rows, sign * sizes[kinds])
+        changed = self.having(free, ports)
+        if ports is self.ports:
+            changed._holders = self._holders
+        return changed
+
     def having(self, free: Amounts, ports: dict[int, tuple[HostPort, ...]]) -> CapacityTable:
         """Return a table of the same nodes with other free amounts and other ports in use."""
-        return CapacityTable(self.rows, self.columns, free, ports, self.names, self._remembered)
+        return CapacityTable(
+            self.rows, self.columns, free, ports, self.names, self.revision, self._remembered
+        )
 
     def of_node(self, name: str) -> dict[str, int]:
         """Return the capacity of a node, by resource name."""
@@ -181,30 +217,6 @@ class CapacityTable:
         return self.columns.get(resource, ABSENT)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRoom:
-    """The room that has to stay free beside a gang.
-
-    ``amounts`` has a row for each of the ``nodes``, and ``columns`` has the column of each resource. ``shares`` are
-    devices. ``closed`` are nodes that other gangs are to use alone.
-    """
-
-    nodes: Sequence[str]
-    amounts: Amounts
-    columns: Mapping[str, int]
-    shares: tuple[DeviceShare, ...] = ()
-    closed: frozenset[str] = frozenset()
-
-    def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
-        """Return the rows of ``table`` with kept room, and the amounts kept there, by the table's columns."""
-        positions = [at for at, name in enumerate(self.nodes) if name in table.rows]
-        found = np.zeros((len(positions), table.free.shape[1]), dtype=np.int64)
-        for kind, column in table.columns.items():
-            if kind in self.columns:
-                found[:, column] = self.amounts[positions, self.columns[kind]]
-        return np.array([table.rows[self.nodes[at]] for at in positions], dtype=np.intp), found
-
-
 class LiveCapacity:
     """The capacity of all accounts as ``view`` computes it; ``revision`` grows whenever it changes."""
 
@@ -239,66 +251,10 @@ class LiveCapacity:
                 self._viewed[name] = capacity
                 self._table.put(name, capacity)
                 self.revision += 1
+        self._table.revision = self.revision
         if len(self._table.columns) > kinds:
             # Where pods use more of a new kind of resource than there is, that wasn't recorded yet.
             for name, capacity in self._viewed.items():
                 if min(capacity.free.values(), default=0) < 0:
                     self._table.put(name, capacity)
         return self._table
-
-
-AT_ONCE = 8
-"""From this many pods on, counting them as arrays is faster."""
-
-
-class CopiedCapacity:
-    """The capacity of a copy, in which pods are added and removed in place; every node has its row already."""
-
-    def __init__(self, table: CapacityTable) -> None:
-        self._table = table
-        self._sizes: dict[Resources, Amounts] = {}
-        self.revision = 0
-
-    def now(self) -> CapacityTable:
-        """Return the table as it is now; treat it as read-only."""
-        return self._table
-
-    def add_free(self, node: str, requests: Resources, ports: tuple[HostPort, ...], sign: int) -> None:
-        """Add a pod's share to what is free on a node of the table (``sign`` is 1), or subtract it (-1)."""
-        row = self._table.rows.get(node)
-        if row is None:
-            return
-        size = self._sizes.get(requests)
-        if size is None:
-            size = self._sizes[requests] = self._table.use_of(requests)
-        self._table.free[row] += sign * size
-        self.revision += 1
-        if ports:
-            self._change_ports(row, ports, sign)
-
-    def add_all_free(self, pods: Sequence[tuple[str, Resources, tuple[HostPort, ...]]], sign: int) -> None:
-        """Do `add_free` for many pods at once, each given as its node, its requests and its ports."""
-        if len(pods) < AT_ONCE:
-            for node, requests, ports in pods:
-                self.add_free(node, requests, ports, sign)
-            return
-        kinds: dict[Resources, int] = {}
-        rows, at = self._table.rows, []
-        changed: dict[int, list[HostPort]] = {}
-        for node, requests, ports in pods:
-            row = rows.get(node)
-            if row is not None:
-                at.append((row, kinds.setdefault(requests, len(kinds))))
-                if ports:
-                    changed.setdefault(row, []).extend(ports)
-        for row, some in changed.items():
-            self._change_ports(row, some, sign)
-        sizes = np.array([self._table.use_of(requests) for requests in kinds])
-        places = np.array(at, dtype=np.intp).reshape(-1, 2)
-        np.add.at(self._table.free, places[:, 0], sign * sizes[places[:, 1]])
-        self.revision += 1
-
-    def _change_ports(self, row: int, ports: Sequence[HostPort], sign: int) -> None:
-        used = Counter(self._table.ports.get(row, ()))
-        (used.update if sign < 0 else used.subtract)(ports)
-        self._table.set_ports(row, tuple((+used).elements()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -47,10 +47,13 @@ REMEMBERED = 64
 """The most different claims whose counts are cached."""
 
 
-class DeviceRoom:
-    """How many pods with certain claims nodes host. ``text`` describes the claims in messages."""
+class ClaimRoom:
+    """How many pods with certain claims nodes host. ``text`` describes the claims in messages.
 
-    def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool = False) -> None:
+    ``rooms`` returns the counts that are to be asked.
+    """
+
+    def __init__(self, rooms: Callable[[], DeviceRooms], claims: Claims, whole: bool = False) -> None:
         self._rooms = rooms
         self._is_whole = whole
         self.claims = claims
@@ -58,7 +61,7 @@ class DeviceRoom:
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are rooms for the same claims, so that shapes can be compared."""
-        if not isinstance(other, DeviceRoom):
+        if not isinstance(other, ClaimRoom):
             return NotImplemented
         return self.claims == other.claims and self._is_whole == other._is_whole
 
@@ -68,20 +71,20 @@ class DeviceRoom:
     @property
     def revision(self) -> int:
         """A number that grows when nodes may host more or fewer pods."""
-        return self._rooms.revision
+        return self._rooms().revision
 
     @property
-    def whole(self) -> DeviceRoom:
+    def whole(self) -> ClaimRoom:
         """The same room as if no claim had any device."""
-        return DeviceRoom(self._rooms, self.claims, True)
+        return ClaimRoom(self._rooms, self.claims, True)
 
     def most(self, nodes: Sequence[str]) -> Amounts:
         """Return how many pods each of the nodes hosts, in the order of ``nodes``; treat the array as read-only."""
-        return self._rooms.hosted(self.claims, self._is_whole).on_all(nodes)
+        return self._rooms().hosted(self.claims, self._is_whole).on_all(nodes)
 
     def beside(self, node: str, others: Placed) -> int:
         """Return how many pods a node hosts in addition to ``others`` that are to be placed with them."""
-        return self._rooms.count(node, self.claims, self._is_whole, others)
+        return self._rooms().count(node, self.claims, self._is_whole, others)
 
     def serves(self, counts: Mapping[str, int]) -> bool:
         """Return whether all nodes together host the given numbers of pods."""
@@ -89,7 +92,7 @@ class DeviceRoom:
 
     def failure(self, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes, "" if they can."""
-        return self._rooms.failure(self.claims, nodes)
+        return self._rooms().failure(self.claims, nodes)
 
 
 class _Hosted:
@@ -298,10 +301,6 @@ class DeviceRooms:
         return True
 
     # Room.
-
-    def room(self, claims: Claims) -> DeviceRoom:
-        """Return the room for pods with these claims."""
-        return DeviceRoom(self, claims)
 
     def hosted(self, claims: Claims, whole: bool, least: int = 0) -> _Hosted:
         """Return the cached counts for these claims; those of the last ``least`` claims stay cached in any case."""

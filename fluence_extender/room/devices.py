@@ -40,6 +40,12 @@ class DeviceUse:
         copied._used, copied._below, copied._over = dict(self._used), dict(self._below), set(self._over)
         return copied
 
+    def with_shares(self, shares: Iterable[DeviceShare], sign: int = 1) -> DeviceUse:
+        """Return the use with further shares in use (``sign`` is 1), or without these (-1)."""
+        changed = self.copy()
+        changed.add(shares, sign)
+        return changed
+
     def add(self, shares: Iterable[DeviceShare], sign: int = 1) -> None:
         """Count shares as in use (``sign`` is 1), or as free again (-1), except those of devices that don't exist."""
         for share in shares:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from itertools import islice
 
 from fluence_extender.model.assignment import Assignment
-from fluence_extender.model.pod import HostPort
+from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import NOTHING, Resources
 
 ANY_ADDRESS = "0.0.0.0"
@@ -27,7 +27,7 @@ class Strength(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class Holding:
     """What one pod holds: its node and devices, its exact requests, and its host ports."""
 
     namespace: str
@@ -41,6 +41,16 @@ class Allocation:
     def uid(self) -> str:
         """The pod's uid."""
         return self.assignment.uid
+
+    @property
+    def node(self) -> str:
+        """The name of the pod's node."""
+        return self.assignment.node
+
+
+def holding_of(pod: Pod, assignment: Assignment, strength: Strength) -> Holding:
+    """Return what a pod holds that has this place."""
+    return Holding(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
 
 
 def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:

@@ -1,77 +1,98 @@
-"""The nodes that are closed to a gang although they have free capacity.
+"""What is kept from gangs although it is free.
 
-A node is closed because it is held for a preemptor, or because another gang uses it under a node-exclusive policy.
+A `Hold` keeps nodes, or amounts on nodes and devices, from all gangs but its holder. Under a node-exclusive policy,
+`GangNodes` keeps each node from all gangs but the one that uses it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluence_extender.model.assignment import DeviceShare
+from fluence_extender.room.capacity import Amounts, CapacityTable
 
 
-class PreemptorHolds:
-    """The nodes held for each preemptor, so that no other gang takes what the victims free.
+@dataclass(slots=True, eq=False)
+class Hold:
+    """What has to stay free beside a gang.
 
-    A preemptor needs the capacity of all its victims. Until the last victim is gone, the nodes are closed to every
-    other gang, except within `ignoring`. The same holds for new nodes that are *kept* for a gang that has asked for
-    them.
+    ``amounts`` has a row for each of ``nodes``, and ``columns`` has the column of each resource. ``shares`` are
+    devices. The nodes ``closed`` aren't used at all.
     """
 
-    def __init__(self) -> None:
-        self._nodes: dict[object, frozenset[str]] = {}
-        self._kept: dict[object, frozenset[str]] = {}
-        self._ignored: frozenset[object] = frozenset()
+    nodes: Sequence[str] = ()
+    amounts: Amounts | None = None
+    columns: Mapping[str, int] = field(default_factory=dict)
+    shares: tuple[DeviceShare, ...] = ()
+    closed: frozenset[str] = frozenset()
+    _rows: tuple[object, tuple[NDArray[np.intp], Amounts]] | None = field(default=None, init=False)
 
-    def copy(self) -> PreemptorHolds:
+    def rows(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
+        """Return the rows of ``table`` where amounts are held, and these amounts by the columns of the table.
+
+        The last answer is cached, because many gangs are tried beside the same holds.
+        """
+        shape = id(table.names), len(table.names), table.free.shape[1], len(table.columns)
+        if self._rows is None or self._rows[0] != shape:
+            positions = [at for at, name in enumerate(self.nodes) if name in table.rows]
+            amounts = np.zeros((len(positions), table.free.shape[1]), dtype=np.int64)
+            for resource, column in table.columns.items():
+                if self.amounts is not None and resource in self.columns:
+                    amounts[:, column] = self.amounts[positions, self.columns[resource]]
+            rows = np.array([table.rows[self.nodes[at]] for at in positions], dtype=np.intp)
+            self._rows = shape, (rows, amounts)
+        return self._rows[1]
+
+
+class HoldKind(StrEnum):
+    """Why nodes are held: what victims free is for their preemptor, and new nodes are for whom they were asked."""
+
+    PREEMPTION = "preemption"
+    NEW_NODES = "new nodes"
+
+
+class HeldNodes:
+    """The nodes that are held for gangs: until a hold ends, they are closed to all other gangs."""
+
+    def __init__(self, held: Mapping[tuple[HoldKind, object], frozenset[str]] | None = None) -> None:
+        self._held = dict(held or {})
+
+    def copy(self) -> HeldNodes:
         """Return an independent copy."""
-        found = PreemptorHolds()
-        found._nodes, found._kept = dict(self._nodes), dict(self._kept)
-        return found
+        return HeldNodes(self._held)
 
-    @contextmanager
-    def ignoring(self, gangs: frozenset[object]) -> Iterator[None]:
-        """Open the nodes that are held for ``gangs`` within this context."""
-        before, self._ignored = self._ignored, gangs
-        try:
-            yield
-        finally:
-            self._ignored = before
-
-    def hold(self, gang: object, nodes: Collection[str]) -> None:
+    def hold(self, kind: HoldKind, gang: object, nodes: Collection[str]) -> None:
         """Hold exactly these nodes for ``gang``; no nodes end the hold."""
-        _set(self._nodes, gang, nodes)
+        if nodes:
+            self._held[kind, gang] = frozenset(nodes)
+        else:
+            self._held.pop((kind, gang), None)
 
-    def keep(self, gang: object, nodes: Collection[str]) -> None:
-        """Keep exactly these new nodes for ``gang``; no nodes end it."""
-        _set(self._kept, gang, nodes)
+    def nodes(self, kind: HoldKind, gang: object) -> frozenset[str]:
+        """Return the nodes that are held for ``gang``."""
+        return self._held.get((kind, gang), frozenset())
 
-    def nodes_for(self, gang: object) -> frozenset[str]:
-        """Return the nodes that are held for ``gang`` as a preemptor."""
-        return self._nodes.get(gang, frozenset())
-
-    def kept_for(self, gang: object) -> frozenset[str]:
-        """Return the new nodes that are kept for ``gang``."""
-        return self._kept.get(gang, frozenset())
+    def favors(self, gang: object) -> bool:
+        """Return whether anything is held for ``gang``."""
+        return any((kind, gang) in self._held for kind in HoldKind)
 
     def all_nodes(self) -> set[str]:
-        """Return all nodes that are held or kept for some gang."""
-        return set().union(*self._nodes.values(), *self._kept.values())
+        """Return all nodes that are held for some gang."""
+        return set().union(*self._held.values())
 
-    def closed_to(self, gang: object) -> set[str]:
-        """Return the nodes that ``gang`` may not use now."""
+    def closed_to(self, gang: object, passing: Collection[object] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use; it may use those that are held for the gangs ``passing``."""
         closed: set[str] = set()
-        for holder, nodes in (*self._nodes.items(), *self._kept.items()):
-            if holder != gang and holder not in self._ignored:
+        for (_, holder), nodes in self._held.items():
+            if holder != gang and holder not in passing:
                 closed |= nodes
         return closed
-
-
-def _set(held: dict[object, frozenset[str]], gang: object, nodes: Collection[str]) -> None:
-    if nodes:
-        held[gang] = frozenset(nodes)
-    else:
-        held.pop(gang, None)
 
 
 class GangNodes:
@@ -87,10 +108,10 @@ class GangNodes:
 
     def copy(self) -> GangNodes:
         """Return an independent copy."""
-        found = GangNodes(self.exclusive)
-        found._pods = dict(self._pods)
-        found._gangs_on = {node: Counter(gangs) for node, gangs in self._gangs_on.items()}
-        return found
+        copied = GangNodes(self.exclusive)
+        copied._pods = dict(self._pods)
+        copied._gangs_on = {node: Counter(gangs) for node, gangs in self._gangs_on.items()}
+        return copied
 
     def add(self, uid: str, node: str, gang: object) -> None:
         """Record a pod of ``gang`` on ``node``."""
@@ -116,11 +137,13 @@ class GangNodes:
 
     def closed_to(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that other gangs use, or would use if the pods ``without`` were gone."""
+        if not self.exclusive:
+            return set()
         removed = Counter(self._pods[uid] for uid in without if uid in self._pods)
         return {
             node
             for node, gangs in self._gangs_on.items()
-            if any(one != gang and count > removed[node, one] for one, count in gangs.items())
+            if any(other != gang and count > removed[node, other] for other, count in gangs.items())
         }
 
     def of_others(self, uids: Iterable[str], gang: object) -> list[str]:

@@ -7,8 +7,7 @@ A pod that the cluster reports as bound is always counted, even if there is no c
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from fluence_extender.graph.containment import LEVELS
@@ -17,7 +16,6 @@ from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
-from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING
 from fluence_extender.room.capacity import LiveCapacity, NodeCapacity
@@ -29,16 +27,14 @@ from fluence_extender.room.devices import (
     shares_of,
     shares_of_bound,
 )
-from fluence_extender.room.holdings import Allocation, Journal, NodeAccount, Strength
-from fluence_extender.room.holds import GangNodes, PreemptorHolds
+from fluence_extender.room.holdings import Holding, Journal, NodeAccount, Strength, holding_of
+from fluence_extender.room.holds import GangNodes, HeldNodes
 from fluence_extender.room.kept_apart import KeptApart
-from fluence_extender.room.pod_use import PodUse
+from fluence_extender.room.order import NodeOrder
+from fluence_extender.room.room import Facts, Room
 
 LOW_FIRST = ("lonode", "lonodex", "low", "spread")
 """Policies that fill nodes in the natural order of their names; the others begin at the other end."""
-
-FEW = 16
-"""If at most one node in this many is asked for, a sort is faster than a filter of all nodes."""
 
 
 class NoCapacity(Exception):
@@ -55,20 +51,18 @@ class Ledger:
     ``graph`` is what the resource graph is made from. ``free`` is the capacity that nodes have left, ``whole`` the
     capacity that they have when nothing runs. ``kept_apart`` says from which nodes the anti-affinity of pods keeps
     others. ``version`` grows whenever a pod that had no place might have one now. ``lacking_devices`` are the bound
-    pods that hold fewer devices than they ask for, or whose stamps name devices that don't exist. ``spreads`` says that
-    the policy takes the nodes with the most room first.
+    pods that hold fewer devices than they ask for, or whose stamps name devices that don't exist.
     """
 
     def __init__(self, policy: str = "lonode", levels: Mapping[str, str] = LEVELS) -> None:
-        self.spreads = policy == "spread"
         self.journal = Journal()
-        self.preemptor_holds = PreemptorHolds()
+        self.held_nodes = HeldNodes()
         self.gang_nodes = GangNodes(exclusive=policy.endswith("nodex"))
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
         descending = policy not in LOW_FIRST
-        self._order = NodeOrder(descending)
-        self._allocations: dict[str, Allocation] = {}
+        self._order = NodeOrder(descending, spreads=policy == "spread")
+        self._holdings: dict[str, Holding] = {}
         self._rooms = DeviceRooms(self._nodes)
         self.kept_apart = KeptApart(self._nodes)
         self.graph = CurrentGraph(self._nodes, levels, descending)
@@ -78,6 +72,7 @@ class Ledger:
         self._device_use = DeviceUse(self.graph.catalogue)
         self.lacking_devices: set[str] = set()
         self.version = 0
+        self._facts = Facts(self._order, self.kept_apart, self._rooms, self.gang_nodes, self._holdings)
         self.free = LiveCapacity(
             self._accounts,
             self.journal,
@@ -95,9 +90,9 @@ class Ledger:
         return self._accounts
 
     @property
-    def allocations(self) -> Mapping[str, Allocation]:
+    def holdings(self) -> Mapping[str, Holding]:
         """What each of our pods holds, by uid."""
-        return self._allocations
+        return self._holdings
 
     @property
     def foreign(self) -> Mapping[str, str]:
@@ -113,32 +108,42 @@ class Ledger:
         """Return the last recorded state of a node."""
         return self._nodes.get(name)
 
-    def use_of(self, uid: str) -> PodUse | None:
-        """Return what a pod, ours or foreign, uses now; None if no account counts it."""
-        held = self._allocations.get(uid)
-        assignment = held.assignment if held is not None else Assignment(uid, self._foreign.get(uid, ""))
-        account = self._accounts.get(assignment.node)
-        if account is None or uid not in account.users:
-            return None
-        return PodUse(assignment, account.users[uid], held.ports if held is not None else ())
+    def room(self) -> Room:
+        """Return what is free now, for as long as the ledger doesn't change."""
+        use = self._present_device_use()
+        return Room(self.free.now(), self.whole.now(), use, self._facts, self.held_nodes, self._negative)
+
+    def snapshot(self, ending: Iterable[str] = ()) -> Room:
+        """Return what is free now, for another thread; ``ending`` are foreign pods that may be gone there."""
+        held = self._holdings | {uid: self._held_by_foreign(uid) for uid in ending if uid in self._foreign}
+        facts = Facts(
+            self._order.copy(),
+            self.kept_apart.copy(),
+            self._rooms.copy(),
+            self.gang_nodes.copy(),
+            held,
+        )
+        return Room(
+            self.free.now().copy(),
+            self.whole.now().copy(),
+            self.device_use(),
+            facts,
+            self.held_nodes.copy(),
+            frozenset(self._negative),
+        )
 
     def holds(self, uid: str, node: str) -> bool:
         """Return whether the pod holds its share on ``node``."""
-        held = self._allocations.get(uid)
+        held = self._holdings.get(uid)
         return held is not None and held.assignment.node == node
 
     def device_use(self) -> DeviceUse:
         """Return how much of each virtual device is held; the caller may change it."""
         return self._present_device_use().copy()
 
-    def device_holders(self) -> list[PodUse]:
-        """Return the use of each of our pods with virtual devices."""
-        uses = (self.use_of(uid) for uid in self._device_holders)
-        return [use for use in uses if use is not None]
-
     def held_shares(self) -> list[DeviceShare]:
         """Return what our pods hold of virtual devices."""
-        return [share for uid in self._device_holders for share in self._allocations[uid].assignment.devices]
+        return [share for uid in self._device_holders for share in self._holdings[uid].assignment.devices]
 
     def _present_device_use(self) -> DeviceUse:
         if self._device_use.catalogue is not self.graph.catalogue:
@@ -156,22 +161,12 @@ class Ledger:
         if not self._present_device_use().over:
             return True
         use = DeviceUse(catalogue)
-        for uid in sorted(self._device_holders, key=lambda uid: (-self._allocations[uid].strength, uid)):
+        for uid in sorted(self._device_holders, key=lambda uid: (-self._holdings[uid].strength, uid)):
             if uid == pod.uid:
                 break
-            use.add(self._allocations[uid].assignment.devices)
+            use.add(self._holdings[uid].assignment.devices)
         devices = ((catalogue.at(share.path), share.amount) for share in shares)
         return all(device is not None and use.free(device) >= amount for device, amount in devices)
-
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """Return the nodes that ``gang`` couldn't use if the pods ``without`` were gone."""
-        return (
-            self._negative | self.preemptor_holds.closed_to(gang) | self.gang_nodes.closed_to(gang, without)
-        )
-
-    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
-        return self._order.sorted(names)
 
     @property
     def device_rooms(self) -> DeviceRooms:
@@ -295,7 +290,11 @@ class Ledger:
                 self._allocate(pod, place, gang, strength)
             closed = self._note_negative(touched)
             if closed:
-                self.undo(pod.uid for pod, _ in places)
+                version = self.version
+                for pod, _ in places:
+                    self.release(pod.uid)
+                # Other pods have no more room than before.
+                self.version = version
         if closed:
             name = min(closed)
             raise NoCapacity(f"node {name} {'has no room left' if name in self._nodes else 'is gone'}")
@@ -332,12 +331,12 @@ class Ledger:
 
     def amend(self, pod: Pod) -> None:
         """Count a pod again when its requests have changed, as after a resize; its devices stay allocated."""
-        held = self._allocations.get(pod.uid)
+        held = self._holdings.get(pod.uid)
         if held is not None:
             self._seen(pod)
         if held is None or held.requests == pod.requests:
             return
-        self._allocations[pod.uid] = replace(held, requests=pod.requests)
+        self._holdings[pod.uid] = replace(held, requests=pod.requests)
         node = held.assignment.node
         self._account(node).add(pod.uid, pod.requests, foreign=False, ports=held.ports)
         self._note_negative((node,))
@@ -345,7 +344,7 @@ class Ledger:
 
     def claims_changed(self, pod: Pod) -> list[str]:
         """Record the claims for which a placed pod still waits; return the gated pods that may have waited for it."""
-        held = self._allocations.get(pod.uid)
+        held = self._holdings.get(pod.uid)
         if held is None:
             return []
         gated = self.gated_beside(pod.uid)
@@ -358,11 +357,11 @@ class Ledger:
 
     def rename(self, uid: str, pod: Pod, gang: object) -> None:
         """Give ``pod`` of ``gang`` the allocation of ``uid``, the uid under which the pod was foreseen."""
-        held = self._allocations.pop(uid, None)
+        held = self._holdings.pop(uid, None)
         if held is None:
             return
         assignment = replace(held.assignment, uid=pod.uid)
-        self._allocations[pod.uid] = replace(held, name=pod.name, assignment=assignment)
+        self._holdings[pod.uid] = replace(held, name=pod.name, assignment=assignment)
         self._rooms.rename(uid, pod.uid)
         self.kept_apart.rename(uid, pod)
         self.gang_nodes.remove(uid)
@@ -375,9 +374,9 @@ class Ledger:
 
     def strengthen(self, uid: str, strength: Strength) -> None:
         """Raise the strength of an allocation; it never becomes weaker."""
-        held = self._allocations.get(uid)
+        held = self._holdings.get(uid)
         if held is not None and held.strength < strength:
-            self._allocations[uid] = replace(held, strength=strength)
+            self._holdings[uid] = replace(held, strength=strength)
             if strength is Strength.BOUND:
                 self.kept_apart.has_bound(uid)
                 if self.kept_apart.placed.counted(uid):
@@ -385,13 +384,13 @@ class Ledger:
 
     def release(self, uid: str) -> None:
         """Free what a pod holds; nothing happens when it holds nothing."""
-        held = self._allocations.get(uid)
+        held = self._holdings.get(uid)
         if held is None:
             return
         if held.assignment.devices:
             self._present_device_use().add(held.assignment.devices, -1)
             self._device_holders.discard(uid)
-        del self._allocations[uid]
+        del self._holdings[uid]
         node = held.assignment.node
         self.lacking_devices.discard(uid)
         self._rooms.drop(uid)
@@ -402,14 +401,16 @@ class Ledger:
         self._forget_empty(node)
         self.changed()
 
-    def undo(self, uids: Iterable[str]) -> None:
-        """Free what a failed plan took. ``version`` stays, because other pods have no more capacity than before."""
-        version = self.version
-        for uid in uids:
-            self.release(uid)
-        self.version = version
-
     # Inside.
+
+    def _held_by_foreign(self, uid: str) -> Holding:
+        placed = self.kept_apart.placed.of(uid)
+        assert placed is not None, "each counted foreign pod has a place"
+        (pod, node) = placed
+        requests = self._accounts[node].users[uid]
+        return Holding(
+            pod.namespace, pod.name, Assignment(uid, node), requests, Strength.BOUND, pod.host_ports
+        )
 
     def _seen(self, pod: Pod) -> None:
         """Record the present labels of a pod that has its node, and whether it is being deleted."""
@@ -417,9 +418,9 @@ class Ledger:
             self.changed()
 
     def _allocate(self, pod: Pod, assignment: Assignment, gang: object, strength: Strength) -> None:
-        held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
+        held = holding_of(pod, assignment, strength)
         use = self._present_device_use() if assignment.devices else None
-        self._allocations[pod.uid] = held
+        self._holdings[pod.uid] = held
         self._rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
         counted = self.kept_apart.put(pod, assignment.node, strength is Strength.BOUND)
         if counted and strength is Strength.BOUND:
@@ -454,41 +455,3 @@ class Ledger:
         self._negative.difference_update(names)
         self._negative |= over
         return over
-
-
-class NodeOrder:
-    """The names of all nodes in their natural order, or ``descending``."""
-
-    def __init__(self, descending: bool) -> None:
-        self._descending = descending
-        self._names: list[str] = []
-        self._ordered: tuple[str, ...] | None = ()
-        self._positions: dict[str, int] = {}
-
-    def replace(self, names: Iterable[str]) -> None:
-        """Make these the nodes."""
-        self._names = sorted(names, key=natural_order)
-        self._ordered = None
-
-    def add(self, name: str) -> None:
-        """Add a node."""
-        insort(self._names, name, key=natural_order)
-        self._ordered = None
-
-    def remove(self, name: str) -> None:
-        """Remove a node."""
-        del self._names[bisect_left(self._names, natural_order(name), key=natural_order)]
-        self._ordered = None
-
-    def sorted(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return those of ``names`` that are nodes, in order; the same tuple for all nodes until one comes or goes."""
-        if self._ordered is None:
-            self._ordered = tuple(reversed(self._names) if self._descending else self._names)
-            self._positions = {name: position for position, name in enumerate(self._ordered)}
-        positions = self._positions
-        if len(names) == len(positions):
-            return self._ordered
-        if len(names) * FEW < len(positions):
-            return tuple(sorted(filter(positions.__contains__, names), key=positions.__getitem__))
-        wanted = names if isinstance(names, Set) else set(names)
-        return tuple(filter(wanted.__contains__, self._ordered))

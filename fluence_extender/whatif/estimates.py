@@ -24,9 +24,9 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.forecast import Forecast, OutOfTime
+from fluence_extender.whatif.forecast import Forecast, OutOfTime, ends_in_order
 from fluence_extender.whatif.simulator import short_switch_interval, snapshot_with_ends
-from fluence_extender.whatif.snapshot import LedgerCopy, Snapshot
+from fluence_extender.whatif.snapshot import Snapshot
 
 PERIOD = 10.0
 """The fewest seconds between two computations. While nothing has changed, nothing is computed."""
@@ -86,7 +86,7 @@ def estimate(
         if time.monotonic() > until:
             raise OutOfTime
 
-    forecast = Forecast(LedgerCopy(taken), ends, taken.uses, tick)
+    forecast = Forecast(taken.planner(), taken.room, ends_in_order(taken.room, ends), tick)
     found: dict[GangKey, float] = {}
     try:
         for gang in queue:

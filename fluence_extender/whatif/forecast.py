@@ -9,49 +9,45 @@ from __future__ import annotations
 
 import bisect
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.placement.demand import Demand, SettledMember
-from fluence_extender.placement.errors import GangRefused
-from fluence_extender.room.pod_use import PodUse
-from fluence_extender.whatif.snapshot import LedgerCopy
+from fluence_extender.placement.plan import Planner
+from fluence_extender.room.room import Room
 
 
 class OutOfTime(Exception):
     """The computation has used up its time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class End:
-    """The end of ``use`` at a time in seconds since the epoch."""
+    """The end of a pod at a time in seconds since the epoch."""
 
     at: float
-    use: PodUse
+    uid: str
+
+
+def ends_in_order(room: Room, ends: Mapping[str, float]) -> list[End]:
+    """Return the ends of the pods that hold something in the room."""
+    return sorted(End(at, uid) for uid, at in ends.items() if room.holding(uid) is not None)
 
 
 class Forecast:
-    """Changes a copy of the ledger to its state after the first pods have ended.
+    """The room after the first pods have ended.
 
     ``tick`` is called before each plan, and may raise `OutOfTime`.
     """
 
     def __init__(
-        self,
-        ledger: LedgerCopy,
-        ends: Mapping[str, float],
-        uses: Mapping[str, PodUse],
-        tick: Callable[[], None] = lambda: None,
+        self, planner: Planner, room: Room, ends: Iterable[End], tick: Callable[[], None] = lambda: None
     ) -> None:
         self._tick = tick
-        self._copy = ledger
-        self._planner = ledger.planner
-        self._ends = sorted(
-            (End(ends[uid], use) for uid, use in uses.items() if uid in ends),
-            key=lambda end: (end.at, end.use.uid),
-        )
-        self._passed = 0
+        self._planner = planner
+        self._room = room
+        self._ends = list(ends)
 
     def earliest(
         self, demands: Sequence[Demand], gang: object, now: float, settled: Sequence[SettledMember] = ()
@@ -77,23 +73,14 @@ class Forecast:
         settled: Sequence[SettledMember] = (),
     ) -> None:
         """Let the gang hold the places that it will get at the time ``at``, from now on ``until`` it ends."""
-        self._pass(bisect.bisect_right(self._ends, at, key=lambda end: end.at))
-        try:
-            placed = self._planner.plan(demands, gang, settled)
-        except GangRefused:
+        room = self._at(bisect.bisect_right(self._ends, at, key=lambda end: end.at)).open_to(gang)
+        places = self._planner.find(room, demands, settled)
+        if places is None:
             return
-        if until is None or until > LATEST:
-            return
-        held = self._copy.allocations
-        for one in placed:
-            end = End(until, held[one.uid])
-            place = bisect.bisect_right(self._ends, end.at, key=lambda other: other.at)
-            self._pass(min(self._passed, place))
-            self._ends.insert(place, end)
-
-    def rewind(self) -> None:
-        """Return the copy to the present state."""
-        self._pass(0)
+        self._room = room.take(zip((demand.pod for demand in demands), places, strict=True))
+        if until is not None and until <= LATEST:
+            for place in places:
+                bisect.insort(self._ends, End(until, place.uid), key=lambda end: end.at)
 
     def _last_of_moment(self, number: int) -> bool:
         """Return whether the first ``number`` ends include all that are at the same moment as the last of them."""
@@ -103,19 +90,9 @@ class Forecast:
         self, passed: int, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
     ) -> bool:
         self._tick()
-        self._pass(passed)
-        try:
-            self._planner.plan(demands, gang, settled)
-        except GangRefused:
-            return False
-        self._copy.undo([demand.pod.uid for demand in demands])
-        return True
+        return self._planner.find(self._at(passed).open_to(gang), demands, settled) is not None
 
-    def _pass(self, count: int) -> None:
-        """Change the copy to its state after the first ``count`` ends."""
-        while self._passed < count:
-            self._copy.remove(self._ends[self._passed].use)
-            self._passed += 1
-        while self._passed > count:
-            self._passed -= 1
-            self._copy.restore(self._ends[self._passed].use)
+    def _at(self, passed: int) -> Room:
+        """Return the room after the first ``passed`` ends."""
+        self._room = self._room.without({end.uid for end in self._ends[:passed]})
+        return self._room

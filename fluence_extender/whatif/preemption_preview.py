@@ -22,6 +22,7 @@ from fluence_extender.gangs.preemption.preemptions import (
 from fluence_extender.gangs.preemption.search import Found, VictimQuery, search, usable_nodes
 from fluence_extender.gangs.preemption.search_runner import OTHERS_BUDGETS
 from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.queue.beside import FREELY
 from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
@@ -30,7 +31,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.demand import Demand
-from fluence_extender.whatif.snapshot import CopiedGangs, LedgerCopy
+from fluence_extender.room.holds import HoldKind
+from fluence_extender.whatif.snapshot import CopiedGangs, Outlook
 
 STEP_BUDGET = 10_000
 """The most that a search may cost, by its own count, between two checks of the time."""
@@ -93,11 +95,11 @@ class PreemptionContext:
 
 
 class PreemptionPreviewer:
-    """Searches for victims on ``ledger``; ``tick`` is called between two steps, and may raise to end the search."""
+    """Searches for victims in an outlook; ``tick`` is called between two steps, and may raise to end the search."""
 
-    def __init__(self, context: PreemptionContext, ledger: LedgerCopy, tick: Callable[[], None]) -> None:
+    def __init__(self, context: PreemptionContext, outlook: Outlook, tick: Callable[[], None]) -> None:
         self._context = context
-        self._ledger = ledger
+        self._outlook = outlook
         self._tick = tick
 
     def passes(self, pods: Sequence[Pod]) -> frozenset[object]:
@@ -114,7 +116,7 @@ class PreemptionPreviewer:
 
     def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
         """Return ``reason`` extended by the first preemptor for which nodes are held."""
-        return behind(reason, key, self._context.preemptors, self.passes(pods), self._ledger.preemptor_holds)
+        return behind(reason, key, self._context.preemptors, self.passes(pods), self._outlook.room.held_nodes)
 
     def preview(self, key: GangKey, demands: Sequence[Demand], surplus: bool) -> PreemptionPreview:
         """Return what preemption would do for pods that have no place.
@@ -125,7 +127,7 @@ class PreemptionPreviewer:
         pods = [demand.pod for demand in demands]
         if not all(pod.preempts for pod in pods):
             return PreemptionPreview(PreemptionOutcome.NEVER, "preempts no gang: preemptionPolicy is Never")
-        if surplus and self._ledger.planner.find(demands, key) is not None:
+        if surplus and self._outlook.find_beside(demands, key, FREELY) is not None:
             return PreemptionPreview(
                 PreemptionOutcome.SIZE_FITS,
                 f"preempts no gang: the {len(pods)} pods that make it whole fit, and further pods never preempt",
@@ -153,7 +155,7 @@ class PreemptionPreviewer:
         protected: set[GangKey] = set()
         while True:
             query = self._query(key, demands, protected)
-            work = search(self._context.gangs, self._ledger, self._ledger.planner, query)
+            work = search(self._context.gangs, self._outlook.room, self._outlook.planner, query)
             while not work.over:
                 self._tick()
                 work.proceed(STEP_BUDGET)
@@ -180,7 +182,7 @@ class PreemptionPreviewer:
             self._context.departing,
             min(pod.priority for pod in pods),
             may_take,
-            usable_nodes(self._ledger.planner, pods),
+            usable_nodes(self._outlook.planner, pods),
             self.passes(pods),
         )
 
@@ -199,7 +201,8 @@ class PreemptionPreviewer:
 
     def _remember(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
         """Hold the places that were found, and let the victims depart."""
-        self._ledger.preemptor_holds.hold(key, {place.node for place in found.places})
+        nodes = {place.node for place in found.places}
+        self._outlook.room.held_nodes.hold(HoldKind.PREEMPTION, key, nodes)
         self._context.preemptors[key] = PreemptorDemand(
             order=newcomer(key, max(pod.priority for pod in pods)),
             priority=min(pod.priority for pod in pods),

@@ -19,7 +19,7 @@ from fluence_extender.placement.reasons import amount_text
 from fluence_extender.placement.search import weights
 from fluence_extender.placement.topology_constraints import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
 from fluence_extender.whatif.manifests import RequestedGang
-from fluence_extender.whatif.snapshot import LedgerCopy
+from fluence_extender.whatif.snapshot import Outlook
 
 STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
 """The steps of smaller requests: a millicore, a mebibyte. Other resources are whole devices or pages."""
@@ -52,15 +52,15 @@ class Reduction:
 
 
 class Reducer:
-    """Tries smaller versions of one gang on a copy of the ledger; ``tick`` may raise to end the search.
+    """Tries smaller versions of one gang in an outlook; ``tick`` may raise to end the search.
 
     ``terms`` are those on which the queue lets the gang start.
     """
 
     def __init__(
-        self, ledger: LedgerCopy, gang: RequestedGang, terms: Beside, tick: Callable[[], None]
+        self, outlook: Outlook, gang: RequestedGang, terms: Beside, tick: Callable[[], None]
     ) -> None:
-        self._ledger = ledger
+        self._outlook = outlook
         self._gang = gang
         self._terms = terms
         self._tick = tick
@@ -95,7 +95,7 @@ class Reducer:
         taken: list[Pod] = []
         if 1 < len(shapes) <= MOST_SHAPES:
             groups = list(shapes.values())
-            heavy = weights([some[0].requests for some in groups], self._ledger.free.now())
+            heavy = weights([some[0].requests for some in groups], self._outlook.room.free)
             scarce = [sum(some[0].devices.values()) for some in groups]
             for at in sorted(range(len(groups)), key=lambda at: (scarce[at], heavy[at])):
                 taken = self._with_most_of(groups[at], taken)
@@ -134,13 +134,10 @@ class Reducer:
     def _fits(self, pods: Sequence[Pod], demands: Sequence[Demand] | None = None) -> bool:
         self._tick()
         tried = demands or tuple(self._gang.demand(pod, self._kept_from(pod)) for pod in pods)
-        if self._ledger.find_beside(tried, self._gang.key, self._terms) is None:
-            return False
-        self._ledger.undo([pod.uid for pod in pods])
-        return True
+        return self._outlook.find_beside(tried, self._gang.key, self._terms) is not None
 
     def _kept_from(self, pod: Pod) -> frozenset[str]:
-        return self._ledger.kept_apart.nodes(pod)
+        return self._outlook.room.kept_apart.nodes(pod)
 
 
 def _step(name: str) -> int:

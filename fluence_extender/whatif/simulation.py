@@ -19,9 +19,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
 from fluence_extender.placement.demand import Demand, shape_key, unplannable
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
-from fluence_extender.whatif.forecast import Forecast, OutOfTime
+from fluence_extender.whatif.forecast import Forecast, OutOfTime, ends_in_order
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
 from fluence_extender.whatif.preemption_preview import (
     PreemptionContext,
@@ -30,7 +29,7 @@ from fluence_extender.whatif.preemption_preview import (
     PreemptionPreviewer,
 )
 from fluence_extender.whatif.reductions import TOPOLOGY_KEYS, Reducer, Reduction
-from fluence_extender.whatif.snapshot import LedgerCopy, Snapshot
+from fluence_extender.whatif.snapshot import Outlook, Snapshot
 
 MOST_REDUCED = 16
 """The most gangs without a place for which an earliest start and reductions are computed, with a hundred plans each."""
@@ -94,9 +93,9 @@ class Simulation:
         self._request = request
         self._context = context
         self._patience = patience
-        self._ledger = LedgerCopy(taken)
-        self._forecast = Forecast(self._ledger, ends, taken.uses, self._tick)
-        self._previewer = PreemptionPreviewer(context, self._ledger, self._tick)
+        self._outlook = Outlook(taken.planner(), taken.room)
+        self._ends = ends_in_order(taken.room, ends)
+        self._previewer = PreemptionPreviewer(context, self._outlook, self._tick)
         self._began = time.monotonic()
         self._reduced = 0
         self._in_vain: dict[object, SimulationResult] = {}
@@ -113,7 +112,7 @@ class Simulation:
     def _result(self, gang: RequestedGang) -> SimulationResult:
         name, count = str(gang.key), len(gang.pods)
         terms = self._terms.get(gang.key, FREELY)
-        obstacle = _obstacle(gang, self._ledger.planner)
+        obstacle = self._obstacle(gang)
         if obstacle is None and isinstance(terms, Reason):
             obstacle = terms
         if obstacle is not None or isinstance(terms, Reason):
@@ -125,12 +124,12 @@ class Simulation:
         known = self._in_vain.get(alike) if alike is not None else None
         if known is not None:
             return replace(known, gang=name)
-        demands = tuple(gang.demand(pod, self._ledger.kept_apart.nodes(pod)) for pod in pods)
+        kept_apart = self._outlook.room.kept_apart
+        demands = tuple(gang.demand(pod, kept_apart.nodes(pod)) for pod in pods)
         conflict = reason = self._previewer.device_conflict(gang.key, pods)
         if reason is None:
             try:
-                with self._ledger.preemptor_holds.ignoring(self._previewer.passes(pods)):
-                    placed = self._plan(demands, gang.key, terms)
+                placed = self._plan(demands, gang.key, terms)
             except GangRefused as refused:
                 reason = self._previewer.behind(gang.key, pods, refused.reason)
                 reason = self._with_starting_pods(gang, demands, reason, terms)
@@ -151,11 +150,12 @@ class Simulation:
 
     def _plan(self, demands: Sequence[Demand], gang: GangKey, terms: Beside) -> Sequence[Assignment] | None:
         """Place a gang; return None if the queue keeps what it needs for others. Raise `GangRefused`."""
-        placed = self._ledger.planner.plan(demands, gang)
+        passing = self._previewer.passes([demand.pod for demand in demands])
+        room = self._outlook.room.open_to(gang, passing)
+        placed = self._outlook.planner.plan(room, demands)
         if terms == FREELY:
             return placed
-        self._ledger.undo([demand.pod.uid for demand in demands])
-        return self._ledger.find_beside(demands, gang, terms)
+        return None if terms.short is not None else self._outlook.planner.find(terms.of(room), demands)
 
     def _with_starting_pods(
         self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason, terms: Beside
@@ -166,10 +166,9 @@ class Simulation:
         few, many = gang.size - 1, len(demands) - 1
         while few < many:
             middle = (few + many + 1) // 2
-            if self._ledger.find_beside(demands[:middle], gang.key, terms) is None:
+            if self._outlook.find_beside(demands[:middle], gang.key, terms) is None:
                 many = middle - 1
             else:
-                self._ledger.undo([demand.pod.uid for demand in demands[:middle]])
                 few = middle
         if few < gang.size:
             return reason
@@ -181,7 +180,7 @@ class Simulation:
 
         Of many equal gangs that don't fit, only the first few are examined.
         """
-        state = (self._ledger.free.revision, len(self._context.preemptors))
+        state = (self._outlook.room, len(self._context.preemptors))
         if state != self._in_vain_at:
             self._in_vain.clear()
             self._in_vain_at = state
@@ -191,14 +190,13 @@ class Simulation:
             pod.devices or pod.ruled or any(key in pod.annotations for key in TOPOLOGY_KEYS) for pod in pods
         ):
             return None
-        kept_from = self._ledger.kept_apart.nodes
+        kept_from = self._outlook.room.kept_apart.nodes
         shapes = Counter((shape_key(Demand(pod, kept_from(pod))), pod.priority, pod.preempts) for pod in pods)
         return gang.size, id(self._terms.get(gang.key)), frozenset(shapes.items())
 
     def _hold(self, gang: RequestedGang, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
         """Hold the places of a gang, which later gangs can get only by preemption."""
-        for one in placed:
-            self._ledger.hold(one.uid, gang.key)
+        self._outlook.take(pods, placed, gang.key)
         size = gang.size if isinstance(gang.size, int) else len(pods)
         membership = Membership(gang.key, size, "")
         self._context.gangs.add(
@@ -226,13 +224,12 @@ class Simulation:
         reductions: list[Reduction] = []
         try:
             if reason.code is not ReasonCode.UNSATISFIABLE:
-                earliest = self._forecast.earliest(demands, gang.key, self.now)
-            self._forecast.rewind()
-            for one in Reducer(self._ledger, gang, terms, self._tick).reductions(pods):
+                forecast = Forecast(self._outlook.planner, self._outlook.room, self._ends, self._tick)
+                earliest = forecast.earliest(demands, gang.key, self.now)
+            for one in Reducer(self._outlook, gang, terms, self._tick).reductions(pods):
                 reductions += [one] if one is not None else []
         except OutOfTime:
             self._note(f"gave up looking for more to say about {name} after {self._patience:g} s")
-        self._forecast.rewind()
         return SimulationResult(name, count, False, (), reason, earliest, tuple(reductions), preemption)
 
     def _preemption(self, gang: RequestedGang, demands: Sequence[Demand]) -> PreemptionPreview:
@@ -246,16 +243,16 @@ class Simulation:
             text = f"may preempt: the search for victims did not end within {self._patience:g} s"
             return PreemptionPreview(PreemptionOutcome.UNKNOWN, text)
 
+    def _obstacle(self, gang: RequestedGang) -> Reason | None:
+        if gang.refusal is not None:
+            return gang.refusal
+        if isinstance(gang.size, Reason):
+            return gang.size
+        if len(gang.pods) < gang.size:
+            never = self._outlook.planner.never(self._outlook.room, gang.pods, gang.size)
+            return never or waiting(len(gang.pods), gang.size)
+        return unplannable(gang.pods)
+
     def _note(self, note: str) -> None:
         if note not in self._request.notes:
             self._request.notes.append(note)
-
-
-def _obstacle(gang: RequestedGang, planner: Planner) -> Reason | None:
-    if gang.refusal is not None:
-        return gang.refusal
-    if isinstance(gang.size, Reason):
-        return gang.size
-    if len(gang.pods) < gang.size:
-        return planner.never(gang.pods, gang.size) or waiting(len(gang.pods), gang.size)
-    return unplannable(gang.pods)

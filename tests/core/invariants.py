@@ -17,10 +17,9 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.workload import MpiJob, RayCluster
 from fluence_extender.placement.demand import Demand
-from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
-from fluence_extender.room.holdings import Allocation, Strength
+from fluence_extender.room.holdings import Holding, Strength
 from tests.core.job_controller import index_of
+from tests.core.planning import planner_for
 from tests.core.queue_laws import (
     cores_left,
     demand_that_has_failed_is_still_the_same,
@@ -102,7 +101,7 @@ def no_gang_breaks_the_planning(world: World) -> None:
 
 def holdings_are_those_of_living_pods(world: World) -> None:
     """A bound pod of ours holds its share on its node until it is gone; nothing else is held but plans."""
-    allocations = world.ledger.allocations
+    allocations = world.ledger.holdings
     pods = {pod.uid: pod for pod in world.cluster.pods() if pod.ours and not pod.finished}
     for uid, pod in pods.items():
         if pod.node:
@@ -132,12 +131,12 @@ def foreseen_pods(world: World) -> set[str]:
         if job.queued or not job.all_at_once:
             claims = {
                 f"{job.uid}/{number}" for number in range(job.parallelism)
-            } & world.ledger.allocations.keys()
+            } & world.ledger.holdings.keys()
             # Pods that end hold their places until they are gone, and another hand may bind one beside its claim.
             planned = [
                 pod
                 for pod in world.jobs.pods(job)
-                if pod.uid in world.ledger.allocations and not (pod.deleting or pod.node)
+                if pod.uid in world.ledger.holdings and not (pod.deleting or pod.node)
             ]
             assert len(claims) + len(planned) <= job.width, f"{job.name} plans more than its parallelism"
             found |= claims
@@ -157,7 +156,7 @@ def claims_of_operators(world: World) -> set[str]:
     waiting = [one for one in things if one.ours and (one.held_for_placement or not one.suspended)]
     return {
         uid
-        for uid in world.ledger.allocations
+        for uid in world.ledger.holdings
         for one in waiting
         if uid in (f"{one.uid}/{number}" for number in range(one.width))
     }
@@ -167,7 +166,7 @@ def member_states_agree_with_ledger_and_cluster(world: World) -> None:
     """Each member's state tells what the ledger holds for it, and whether its pod has been seen on a node."""
     for _, member in world.controller.registry.members():
         name, state, pod = member.pod.key, member.state, member.pod
-        held = world.ledger.allocations.get(pod.uid)
+        held = world.ledger.holdings.get(pod.uid)
         assert type(member.data) is DATA[state], f"{name} is {state} and has {member.data}"
         assert (state is MemberState.ENDED) == pod.finished, f"{name} is {state}"
         assert (held.assignment if held is not None else None) == member.assignment, f"{name} holds {held}"
@@ -192,7 +191,7 @@ def accounts_equal_the_cluster(world: World) -> None:
     for pod in world.cluster.pods():
         if pod.node and not pod.ours and not pod.finished:
             used[pod.node] = used.get(pod.node, NOTHING) + pod.requests
-    for held in world.ledger.allocations.values():
+    for held in world.ledger.holdings.values():
         node = held.assignment.node
         used[node] = used.get(node, NOTHING) + held.requests
     whole = {node.name: node.allocatable for node in world.cluster.nodes()}
@@ -210,7 +209,7 @@ def no_device_is_held_twice(world: World) -> None:
     """
     taken: Counter[str] = Counter()
     kinds = {device.place: device.type for device in world.ledger.graph.catalogue.devices}
-    holders = [held for held in world.ledger.allocations.values() if held.assignment.devices]
+    holders = [held for held in world.ledger.holdings.values() if held.assignment.devices]
     given = [held for held in holders if _is_given(world, held)]
     for held in holders:
         for share in held.assignment.devices:
@@ -236,16 +235,16 @@ def no_device_is_held_twice(world: World) -> None:
         assert use.free(device) == rest, f"{device.path} has {use.free(device)} free, not {rest}"
 
 
-def _share(held: Allocation, device: Device) -> int:
+def _share(held: Holding, device: Device) -> int:
     own = (share for share in held.assignment.devices if without_levels(share.path) == device.place)
     return sum(share.amount for share in own)
 
 
-def _has_share(held: Allocation, device: Device) -> bool:
+def _has_share(held: Holding, device: Device) -> bool:
     return _share(held, device) > 0
 
 
-def _is_given(world: World, held: Allocation) -> bool:
+def _is_given(world: World, held: Holding) -> bool:
     """Whether the share can't be taken back: the pod is bound, or its Binding is on its way."""
     found = world.controller.registry.member(held.uid)
     return held.strength is Strength.BOUND or (found is not None and found[1].binding)
@@ -285,7 +284,7 @@ def nobody_waits_who_fits(world: World) -> None:
 
     It may wait behind a reservation, or because its queue has no room for it.
     """
-    planner = Planner(world.ledger, world.controller.eligibility)
+    planner = planner_for(world.ledger, world.controller.eligibility)
     for gang in world.controller.registry.gangs.values():
         if gang.reason is not None and gang.reason.code is ReasonCode.BEHIND_RESERVATION:
             continue
@@ -298,10 +297,6 @@ def nobody_waits_who_fits(world: World) -> None:
         settled = sum(1 for member in gang.alive() if member.bound)
         if len(ready) + settled + gang.ended < size:
             continue
-        demands = [Demand(member.pod) for member in ready]
-        try:
-            planner.plan(demands, gang.key)
-        except GangRefused:
-            continue
-        world.ledger.undo([demand.pod.uid for demand in demands])
-        raise AssertionError(f"{gang.key} waits ({gang.reason}) although it fits")
+        room = world.ledger.room().open_to(gang.key)
+        fits = planner.find(room, [Demand(member.pod) for member in ready])
+        assert fits is None, f"{gang.key} waits ({gang.reason}) although it fits"

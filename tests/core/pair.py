@@ -183,4 +183,4 @@ def check_pair(world: Pair) -> None:
 def only_bound_pods_hold(seen: Seen) -> None:
     """Who stands by follows facts alone."""
     bound = {pod.uid: pod.node for pod in seen.cluster.pods() if pod.ours and pod.node and not pod.finished}
-    assert {uid: held.assignment.node for uid, held in seen.ledger.allocations.items()} == bound
+    assert {uid: held.assignment.node for uid, held in seen.ledger.holdings.items()} == bound

@@ -70,7 +70,7 @@ def what_gangs_hold_is_counted(world: World) -> None:
     for gang in world.controller.registry.gangs.values():
         place = admission.usage.place(gang.key)
         for member in gang.alive():
-            if place is not None and member.pod.uid in world.ledger.allocations:
+            if place is not None and member.pod.uid in world.ledger.holdings:
                 held[place.queue] = held.get(place.queue, NOTHING) + member.pod.amounts
     for queue, amounts in held.items():
         used = admission.quotas.use.used(queue)

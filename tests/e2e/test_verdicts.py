@@ -79,13 +79,14 @@ def own_verdicts(plane: ControlPlane, uids: Mapping[str, object]) -> dict[str, f
     controller.observe(Listed(Kind.POD, tuple(pod for pod in pods if pod.uid not in uids)))
     controller.start()
     ledger = controller.ledger
-    matching = Matching(ledger, controller.eligibility, lambda name: (name,), FirstFit())
+    matching = Matching(controller.eligibility, lambda name: (name,), FirstFit())
+    everything = ledger.room()
     found = {}
     for pod in pods:
         if pod.uid in uids:
             demand = Demand(pod, ledger.kept_apart.nodes(pod))
-            ((shape, _),) = matching.groups((demand,), "gang")
-            room = capacity(shape, ledger.free.now())
+            ((shape, _),) = matching.groups(everything, (demand,))
+            room = capacity(shape, everything.free)
             found[pod.uid] = frozenset(name for name, count in zip(shape.nodes, room, strict=True) if count)
     return found
 

@@ -18,9 +18,9 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
 from fluence_extender.room.ledger import Ledger
 from tests.core.engine import EMBEDDED
+from tests.core.planning import LedgerPlanner
 from tests.core.verdicts import evaluated_at_once  # noqa: F401
 from tests.property.claimed_gangs import (
     Scene,
@@ -49,10 +49,10 @@ def test_a_gang_with_claims_is_placed_if_kube_scheduler_can_allocate_its_devices
         ledger.load(one.nodes)
         fits = can_be_placed(one)
         try:
-            placed = Planner(ledger, index).plan([Demand(pod) for pod in one.pods], "gang")
+            placed = LedgerPlanner(ledger, index).plan([Demand(pod) for pod in one.pods], "gang")
         except GangRefused:
             missed += [seed] if fits and can_be_allocated(one) else []
-            assert not ledger.allocations
+            assert not ledger.holdings
         else:
             possible += 1
             assert fits, f"scene {seed} can't be placed and was"

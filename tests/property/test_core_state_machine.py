@@ -405,7 +405,7 @@ class Core(RuleBasedStateMachine):
     def foreign_pod_takes_promised_room(self, random: Random) -> None:
         planned = [
             held.assignment.node
-            for held in self.world.ledger.allocations.values()
+            for held in self.world.ledger.holdings.values()
             if not self.world.member(held.uid).bound
         ]
         if planned:

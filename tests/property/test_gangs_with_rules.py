@@ -9,9 +9,9 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement, SpreadRule
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.pod_rules import PodRules
 from fluence_extender.room.ledger import Ledger
+from tests.core.planning import LedgerPlanner
 from tests.core.values import node, pod
 
 KEYS = ("zone", "rack")
@@ -87,7 +87,7 @@ def test_gang_is_placed_where_some_order_of_kube_scheduler_would_place_it() -> N
             )
         pods = gang(dice, KEYS[:1] if one_label else KEYS)
         possible = exists(pods, nodes, ledger)
-        found = Planner(ledger, index).find([Demand(one) for one in pods], "gang")
+        found = LedgerPlanner(ledger, index).find([Demand(one) for one in pods], "gang")
         assert possible or found is None, seed
         if possible and found is None:
             missed.append((seed, one_label))

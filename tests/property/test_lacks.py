@@ -15,9 +15,9 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.lacks import Lack, Lacks
-from fluence_extender.placement.plan import Planner
 from fluence_extender.room.ledger import Ledger
 from tests.core.engine import EMBEDDED, CoreEngine
+from tests.core.planning import LedgerPlanner
 from tests.core.values import node
 
 NODES = 4
@@ -41,13 +41,15 @@ def lack_of(lacks: Lacks, demands: list[Demand]) -> Lack:
     return found
 
 
-def refusal_of(planner: Planner, ledger: Ledger, demands: list[Demand]) -> Reason | None:
+def refusal_of(planner: LedgerPlanner, ledger: Ledger, demands: list[Demand]) -> Reason | None:
     """Return why a gang has no place, None where it has one, which it doesn't keep."""
     try:
         found = planner.plan(demands, "gang")
     except GangRefused as refused:
         return refused.reason
-    ledger.undo([one.uid for one in found])
+    version = ledger.version
+    planner.release([one.uid for one in found])
+    ledger.version = version
     return None
 
 
@@ -61,7 +63,7 @@ def test_what_lacks_room_is_refused_with_the_same_reason(
     for one in nodes:
         index.put(one)
     ledger.load(nodes)
-    planner, lacks = Planner(ledger, index), Lacks(ledger, index)
+    planner, lacks = LedgerPlanner(ledger, index), Lacks(ledger, index)
     waiting = [
         [Demand(Pod("a", f"{at}-{one}", f"{at}-{one}", requests=requests)) for one in range(count)]
         for at, (requests, count) in enumerate(asked)

@@ -10,8 +10,8 @@ from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
 from tests.core.engine import EMBEDDED
+from tests.core.planning import LedgerPlanner
 from tests.property.mixed_gangs import can_be_placed, faults, scene
 
 SCENES = {"repeatable": 400, "nightly": 10_000}
@@ -36,14 +36,14 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
         fits = can_be_placed(one, catalogue)
         possible += fits
         try:
-            placed = Planner(ledger, index).plan([Demand(pod) for pod in one.pods], "gang")
+            placed = LedgerPlanner(ledger, index).plan([Demand(pod) for pod in one.pods], "gang")
         except GangRefused as refused:
             never = refused.reason.code in (ReasonCode.UNSATISFIABLE, ReasonCode.NO_BACKEND)
             told += never
             if fits:
                 missed.append(seed)
             wrong += [seed] if fits and never else []
-            assert not ledger.allocations
+            assert not ledger.holdings
         else:
             assert fits, f"scene {seed} can't be placed and was"
             assert not faults(one, catalogue, placed), (seed, faults(one, catalogue, placed))

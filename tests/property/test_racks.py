@@ -18,8 +18,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
 from tests.core.engine import EMBEDDED
+from tests.core.planning import LedgerPlanner
 from tests.core.values import node, pod
 
 ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"
@@ -40,12 +40,12 @@ def made(shape: list[tuple[str, str, int]]) -> list[Node]:
     ]
 
 
-def planner(nodes: list[Node]) -> Planner:
+def planner(nodes: list[Node]) -> LedgerPlanner:
     ledger, index = EMBEDDED.ledger(levels=LEVELS), EligibilityIndex()
     for one in nodes:
         index.put(one)
     ledger.load(nodes)
-    return Planner(ledger, index)
+    return LedgerPlanner(ledger, index)
 
 
 def members(sizes: list[int], notes: dict[str, str]) -> list[Pod]:

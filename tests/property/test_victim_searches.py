@@ -17,8 +17,8 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.trial import Trial
 from tests.core.choosing import choose
+from tests.core.planning import planner_for
 from tests.core.values import GIB, PodFields, node, pod
 from tests.core.world import World
 
@@ -77,8 +77,8 @@ def by_itself(world: World, planner: Planner, query: VictimQuery) -> tuple[Victi
     """Try each set on a new copy of the ledger, pod by pod."""
 
     def fits(gone: frozenset[str]) -> bool:
-        trial = Trial(world.ledger, world.controller.eligibility)
-        return trial.place(query.demands, query.key, query.settled, gone) is not None
+        room = world.ledger.room().open_to(query.key).without(gone)
+        return planner.find(room, query.demands, query.settled) is not None
 
     gangs = world.controller.registry.gangs.values()
     candidates = [
@@ -92,7 +92,7 @@ def by_itself(world: World, planner: Planner, query: VictimQuery) -> tuple[Victi
 
 
 def in_steps(world: World, planner: Planner, query: VictimQuery, cost: int) -> Found | None:
-    return to_the_end(search(world.controller.registry, world.ledger, planner, query), cost)
+    return to_the_end(search(world.controller.registry, world.ledger.room(), planner, query), cost)
 
 
 def confirmed(world: World, planner: Planner, query: VictimQuery, found: Found) -> Found | None:
@@ -115,16 +115,16 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
     dice = random.Random(seed)
     world = busy_world(dice)
     try:
-        planner = Planner(world.ledger, world.controller.eligibility)
+        planner = planner_for(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in wanted(dice)]
         usable = None if any(one.pod.devices for one in demands) else set(world.controller.eligibility.nodes)
         query = VictimQuery(HIGH, demands, (), frozenset(), 2, lambda _: True, usable, frozenset())
-        version, held = world.ledger.version, dict(world.ledger.allocations)
+        version, held = world.ledger.version, dict(world.ledger.holdings)
         expected = by_itself(world, planner, query)
         for cost in (1, 40, EVERYTHING):
             found = in_steps(world, planner, query, cost)
             assert (found.victims if found is not None else ()) == expected
-        assert (world.ledger.version, dict(world.ledger.allocations)) == (version, held)
+        assert (world.ledger.version, dict(world.ledger.holdings)) == (version, held)
     finally:
         world.close()
 
@@ -153,7 +153,7 @@ def fits_there(world: World, query: VictimQuery, found: Found) -> bool:
     """Return whether the places have enough capacity once the victims are gone, counted again."""
     left = {name: account.free for name, account in world.ledger.accounts.items()}
     for uid in (uid for victim in found.victims for uid in victim.uids):
-        node = world.ledger.allocations[uid].assignment.node
+        node = world.ledger.holdings[uid].assignment.node
         left[node] = left[node] + world.ledger.accounts[node].users[uid]
     nodes = {one.uid: one.node for one in found.places}
     for demand in query.demands:
@@ -169,7 +169,7 @@ def test_confirmed_find_holds_on_the_ledger_as_it_is(seed: int) -> None:
     dice = random.Random(seed)
     world = busy_world(dice)
     try:
-        planner = Planner(world.ledger, world.controller.eligibility)
+        planner = planner_for(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in wanted(dice)]
         query = VictimQuery(HIGH, demands, (), frozenset(), 2, lambda _: True, None, frozenset())
         found = in_steps(world, planner, query, 40)
@@ -178,7 +178,7 @@ def test_confirmed_find_holds_on_the_ledger_as_it_is(seed: int) -> None:
         registry = world.controller.registry
         same = confirmed(world, planner, query, found)
         assert same is not None
-        at_once = Trial(world.ledger, world.controller.eligibility).place(demands, HIGH, (), frozenset())
+        at_once = planner.find(world.ledger.room().open_to(HIGH), demands)
         assert same.victims == found.victims or at_once is not None
         disturb(world, dice)
         now = confirmed(world, planner, query, found)

@@ -280,7 +280,7 @@ async def _start(
         version=__version__,
         nodes=len(controller.eligibility.nodes),
         backends=len({device.backend for device in controller.ledger.graph.catalogue.devices}),
-        held=len(controller.ledger.allocations),
+        held=len(controller.ledger.holdings),
     )
 
 

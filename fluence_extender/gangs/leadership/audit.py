@@ -105,8 +105,8 @@ class Auditor:
         for uid in list(ledger.foreign):
             if uid not in controller.pods:
                 yield list(audit.of_foreign_gone(ledger, uid))
-        for uid in list(ledger.allocations):
-            held = ledger.allocations.get(uid)
+        for uid in list(ledger.holdings):
+            held = ledger.holdings.get(uid)
             if held is not None:
                 yield list(audit.of_allocation(ledger, held, controller.pods.get(uid), self._place(uid)))
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
@@ -253,7 +253,7 @@ def _mend_member(controller: Controller, gang: Gang, member: Member, drift: Drif
     if drift.kind is DriftKind.WRONG_STRENGTH:
         ledger.strengthen(pod.uid, Strength.BOUND)
         return "the claim was raised"
-    held = ledger.allocations.get(pod.uid)
+    held = ledger.holdings.get(pod.uid)
     if drift.kind is DriftKind.PLAN_DIFFERS and held is not None:
         member.assignment = held.assignment
         return "the plan follows the hold"

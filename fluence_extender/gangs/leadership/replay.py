@@ -150,7 +150,7 @@ def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, membe
     if foreign_gates(pod) or pod.problem or not pod.nominated:
         return False
     node = find(pod.nominated)
-    if node is None or refusal(pod, node) is not None or node.name in ledger.closed(gang.key):
+    if node is None or refusal(pod, node) is not None or node.name in ledger.room().open_to(gang.key).closed:
         return False
     if ledger.kept_apart.keeper(pod, node.name):
         return False

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation
 from fluence_extender.placement.lacks import Lack, Lacks
-from fluence_extender.room.capacity import KeptRoom
+from fluence_extender.room.holds import Hold
 from fluence_extender.room.ledger import Ledger
 
 BEHIND = behind_reservation()
@@ -100,7 +100,7 @@ class Failures:
         return record.reason
 
     def reason_beside(
-        self, record: FailureRecord, token: object, levels: int, kept: KeptRoom | None
+        self, record: FailureRecord, token: object, levels: int, kept: Hold | None
     ) -> Reason | None:
         """Return why there is no place beside reservations for which ``kept`` stays free; None if it isn't known.
 
@@ -110,7 +110,7 @@ class Failures:
             return record.reason_beside
         if record.lack is None or kept is None:
             return None
-        if self._lacks.has_room_beside(record.lack, *kept.within(self._ledger.free.now())):
+        if self._lacks.has_room_beside(record.lack, *kept.rows(self._ledger.free.now())):
             return None
         self.note(record, BEHIND, token, levels)
         return BEHIND

@@ -35,6 +35,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal, signature
+from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger
 
 ASKED, LET_GO = "AskedForNodes", "NoNodesCame"
@@ -165,7 +166,7 @@ class ClusterGrowth:
         for key in sorted(asking, key=lambda key: turn(gangs[key])):
             growing = self._gangs[key]
             growing.nodes &= nodes.keys()
-            self._ledger.preemptor_holds.keep(key, growing.nodes)
+            self._ledger.held_nodes.hold(HoldKind.NEW_NODES, key, growing.nodes)
             taken |= growing.nodes
         first = min(self._gangs[key].asks_since for key in asking)
         new = [node for node in nodes.values() if node.created >= int(first) and node.name not in taken]
@@ -188,7 +189,7 @@ class ClusterGrowth:
             left[key.namespace] -= len(mine)
             growing.first, growing.last = growing.first if growing.nodes else now, now
             growing.nodes |= mine
-            self._ledger.preemptor_holds.keep(key, growing.nodes)
+            self._ledger.held_nodes.hold(HoldKind.NEW_NODES, key, growing.nodes)
 
     def _may_complete(self, lacking: Sequence[Member], share: int) -> bool:
         """Return whether ``share`` further nodes may be enough for these members, each of which fits on some node."""
@@ -276,7 +277,7 @@ class ClusterGrowth:
     def _release(self, key: GangKey, growing: Growing) -> None:
         """Open the nodes that were held for a gang to all others."""
         if growing.nodes:
-            self._ledger.preemptor_holds.keep(key, ())
+            self._ledger.held_nodes.hold(HoldKind.NEW_NODES, key, ())
             growing.nodes.clear()
             self._ledger.changed()
 

@@ -80,7 +80,7 @@ class Lifecycle:
         self._planner = planner
         self.limits = limits
         self._clock = clock
-        preemptions = Preemptions(ledger.preemptor_holds)
+        preemptions = Preemptions(ledger.held_nodes)
         self.queue = QueueBook(registry, ledger, planner, clock)
         self.admission = self.queue.admission
         self._places = Places(registry, ledger, planner, clock, preemptions.passes, self.queue.avoided)
@@ -170,7 +170,7 @@ class Lifecycle:
             return False
         if member.bound == pod.node or not pod.devices:
             return True
-        return records_exactly(pod.annotations, self._ledger.allocations[pod.uid].assignment)
+        return records_exactly(pod.annotations, self._ledger.holdings[pod.uid].assignment)
 
     def may_be_ungated(self, uid: str) -> None:
         """Look again at the gang of a pod that waits until others on its node have their devices."""

@@ -92,7 +92,7 @@ class NodeHolds:
         """Return the nodes of plans that aren't bound, of reservations, of preemptors and of gangs that ask."""
         planned = {
             one.assignment.node
-            for one in self._ledger.allocations.values()
+            for one in self._ledger.holdings.values()
             if one.strength is not Strength.BOUND
         }
-        return planned | self._ledger.preemptor_holds.all_nodes() | self._queue.reserved_nodes()
+        return planned | self._ledger.held_nodes.all_nodes() | self._queue.reserved_nodes()

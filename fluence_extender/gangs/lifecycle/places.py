@@ -74,18 +74,19 @@ class Places:
         ``beside`` is the room that the queue keeps for others.
         """
         demands, settled = self.demands(members, now, avoided), self.settled(gang)
-        try:
-            with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
-                found = None
-                if beside is not FREELY and beside.short is None:
-                    kept = self.demands(members, now, avoided | beside.closed)
-                    found = (beside.planner or self._planner).find(kept, gang.key, settled)
-                assignments = found or self._planner.plan(demands, gang.key, settled)
-        except GangRefused as refused:
-            return refused.reason
-        if beside is not FREELY and found is None:
-            self._ledger.undo([demand.pod.uid for demand in demands])
-            return beside.reason
+        room = self._ledger.room().open_to(gang.key, self.passes(gang))
+        assignments = None
+        if beside is not FREELY and beside.short is None:
+            assignments = self._planner.find(beside.of(room), demands, settled)
+        if assignments is None:
+            try:
+                assignments = self._planner.plan(room, demands, settled)
+            except GangRefused as refused:
+                return refused.reason
+            if beside is not FREELY:
+                return beside.reason
+        pods = (member.pod for member in members)
+        self._ledger.take_all([*zip(pods, assignments, strict=True)], gang.key)
         for member, assignment in zip(members, assignments, strict=True):
             move(gang, member, MemberEvent.PLAN, assignment)
             member.refusals = member.refusals.anew
@@ -104,7 +105,7 @@ class Places:
         """
         if not self._ledger.device_rooms.prepare(pod.claims for pod in pods):
             return None
-        return self._planner.never(pods, size)
+        return self._planner.never(self._ledger.room(), pods, size)
 
     def demands(
         self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
@@ -243,7 +244,7 @@ class Places:
 
     def _holds_its_requests(self, member: Member) -> bool:
         """Return whether the ledger holds what the member requests now; users can edit a waiting pod."""
-        held = self._ledger.allocations.get(member.pod.uid)
+        held = self._ledger.holdings.get(member.pod.uid)
         if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
             return False
         devices = held.assignment.devices

@@ -52,6 +52,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger
 
 log = structlog.get_logger(__name__)
@@ -93,7 +94,7 @@ class PreemptionManager:
         self._limits = limits
         self._clock = clock
         self._preemptions = preemptions
-        self._terminating = TerminatingPods(ledger.allocations, limits.leaving, clock)
+        self._terminating = TerminatingPods(ledger.holdings, limits.leaving, clock)
         self._next_search: dict[GangKey, float] = {}
         self._deferred: set[GangKey] = set()
         self._evictions = Evictions(
@@ -103,7 +104,7 @@ class PreemptionManager:
             preemptions,
             requeues,
             self._terminating,
-            ledger.allocations,
+            ledger.holdings,
             on_preempted,
         )
         self._searches = SearchRunner(
@@ -152,7 +153,7 @@ class PreemptionManager:
         preemption = self._preemptions.get(gang.key)
         if (
             preemption is None
-            or not preemption.awaits(self._ledger.allocations)
+            or not preemption.awaits(self._ledger.holdings)
             or not all(member.held_node for member in members)
         ):
             return None
@@ -215,7 +216,7 @@ class PreemptionManager:
         If so, the next step checks whether the departing pods are enough.
         """
         preemption.planned |= reason is not preemption.busy
-        preemption.check_next = preemption.planned and preemption.awaits(self._ledger.allocations)
+        preemption.check_next = preemption.planned and preemption.awaits(self._ledger.holdings)
         if preemption.planned:
             preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
             preemption.planned = False
@@ -283,7 +284,7 @@ class PreemptionManager:
     ) -> None:
         """Hold the nodes that were found for the gang."""
         nodes = {place.uid: place.node for place in found.places}
-        self._ledger.preemptor_holds.hold(gang.key, nodes.values())
+        self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes.values())
         for member in members:
             update(member, held_node=nodes[member.pod.uid])
         reserved = self._places.reserved(gang)
@@ -291,7 +292,7 @@ class PreemptionManager:
         preemption.projection = found.projection or project(
             self._ledger, self._planner, gang.key, demands, found.places
         )
-        held, accounts = self._ledger.allocations, self._ledger.accounts
+        held, accounts = self._ledger.holdings, self._ledger.accounts
         users = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
         preemption.awaited = [
             uid for uid in users if self._evictions.departs(uid, preemption, now, patient=True)
@@ -299,16 +300,16 @@ class PreemptionManager:
 
     def _reason(self, key: GangKey, preemption: Preemption, now: float) -> Reason:
         late = self._terminating.late(now)
-        return preemption.reason(key.namespace, self._ledger.allocations, late, self._limits.leaving)
+        return preemption.reason(key.namespace, self._ledger.holdings, late, self._limits.leaving)
 
     def end(self, key: GangKey) -> None:
         """End the preemption for that gang; what was held for it is open to all gangs again."""
-        holds = self._ledger.preemptor_holds
-        if self._preemptions.pop(key, None) is None and not holds.nodes_for(key):
+        holds = self._ledger.held_nodes
+        if self._preemptions.pop(key, None) is None and not holds.nodes(HoldKind.PREEMPTION, key):
             return
         self._evictions.reconsider(key)
         self._searches.gave_way(key)
-        holds.hold(key, ())
+        holds.hold(HoldKind.PREEMPTION, key, ())
         self._ledger.changed()
         gang = self._registry.gangs.get(key)
         if gang is not None:
@@ -476,7 +477,7 @@ class PreemptionManager:
                 stage=PreemptionStage.GRANTED,
             )
             nodes = {member.pod.nominated for member in nominated}
-            self._ledger.preemptor_holds.hold(gang.key, nodes)
+            self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes)
             for member in nominated:
                 update(member, held_node=member.pod.nominated)
 

@@ -22,7 +22,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.order import Rank
-from fluence_extender.room.holds import PreemptorHolds
+from fluence_extender.room.holds import HeldNodes, HoldKind
 
 NAMED_GANGS = 4
 """The most victims that a reason names."""
@@ -154,7 +154,7 @@ class Preemption(PreemptorDemand):
 class Preemptions(dict[GangKey, Preemption]):
     """The preemptions under way, by the gang that each is for; ``holds`` are the nodes that are held for them."""
 
-    def __init__(self, holds: PreemptorHolds) -> None:
+    def __init__(self, holds: HeldNodes) -> None:
         super().__init__()
         self._holds = holds
         self.keepers: Callable[[Gang], frozenset[object]] = lambda _: frozenset()
@@ -217,10 +217,14 @@ def behind(
     gang: GangKey,
     preemptors: Mapping[GangKey, PreemptorDemand],
     ignored: Collection[object],
-    holds: PreemptorHolds,
+    holds: HeldNodes,
 ) -> Reason:
     """Return the ``reason`` of ``gang``; a busy one is extended by the first preemptor for which nodes are held."""
-    ahead = [key for key in preemptors if key != gang and key not in ignored and holds.nodes_for(key)]
+    ahead = [
+        key
+        for key in preemptors
+        if key != gang and key not in ignored and holds.nodes(HoldKind.PREEMPTION, key)
+    ]
     if reason.code is not ReasonCode.BUSY or not ahead:
         return reason
     first = min(ahead, key=lambda key: preemptors[key].order)

@@ -71,10 +71,8 @@ class Projection:
     def open(self, passing: frozenset[object]) -> bool:
         """Return whether no node is closed to the gang; nodes that are held for the gangs ``passing`` are open."""
         ledger = self._ledger
-        with ledger.preemptor_holds.ignoring(passing):
-            return ledger.preemptor_holds.closed_to(self._gang).isdisjoint(
-                self._on
-            ) and ledger.overcommitted.isdisjoint(self._on)
+        closed = ledger.held_nodes.closed_to(self._gang, passing)
+        return closed.isdisjoint(self._on) and ledger.overcommitted.isdisjoint(self._on)
 
     def good(self, name: str, departs: Departs) -> bool:
         """Return whether the node has room for its planned pods once the departing pods are gone."""
@@ -117,8 +115,8 @@ class Projection:
         """Return False only if it is certain that the gang fits on no nodes now."""
         if self._alike is None:
             return True
-        with self._ledger.preemptor_holds.ignoring(passing):
-            return self._planner.has_capacity(self._alike, self._count, self._gang)
+        room = self._ledger.room().open_to(self._gang, passing)
+        return self._planner.has_capacity(room, self._alike, self._count)
 
     def checked(self, departs: Departs, passing: frozenset[object]) -> Generator[int, None, bool]:
         """Do `good_everywhere` in pieces, yielding the cost of each.

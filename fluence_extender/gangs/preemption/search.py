@@ -1,7 +1,7 @@
 """The search for victims, in pieces, and the confirmation that what it found still holds.
 
-On a large cluster a search takes too long for one step of the service. So it is made in several steps, on a copy of the
-ledger that is made at the beginning. Its cost is counted rather than timed, so the same query takes the same number of
+On a large cluster a search takes too long for one step of the service. So it is made in several steps, in a copy of the
+room that is made at the beginning. Its cost is counted rather than timed, so the same query takes the same number of
 steps.
 
 While a search is under way the cluster changes: victims end by themselves, gangs grow, capacity is taken or freed. So a
@@ -28,10 +28,10 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.demand import Demand, SettledMember, grouped
-from fluence_extender.placement.ledger_port import LedgerView
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.trial import Trial
+from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger
+from fluence_extender.room.room import Room
 
 TRIALS = 16, 256
 """The fewest and the most sets of victims that are tried for one gang."""
@@ -176,36 +176,32 @@ def usable_nodes(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
     return set().union(*sets.values())
 
 
-def search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: VictimQuery) -> VictimSearch:
-    """Begin to search."""
-    return VictimSearch(query, _search(gangs, ledger, planner, query))
+def search(gangs: GangSource, room: Room, planner: Planner, query: VictimQuery) -> VictimSearch:
+    """Begin to search in a copy of the room."""
+    return VictimSearch(query, _search(gangs, room, planner.by_first_fit, query))
 
 
-def _search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: VictimQuery) -> Work:
-    trial, seen = _begin_trial(ledger, planner, query), planner.eligibility.journal.now
+def _search(gangs: GangSource, room: Room, planner: Planner, query: VictimQuery) -> Work:
+    room, seen = room.copy().open_to(query.key, query.passing), planner.eligibility.journal.now
     if query.departing:
-        found = yield from _without_victims(ledger, trial, query, seen)
+        found = yield from _without_victims(room, planner, query, seen)
         if found is not None or query.in_vain(gangs.lowest_priority):
             return found
-    nodes = max(len(ledger.free.now().rows), 1)
     candidates: list[Victim] = []
     for key in list(gangs.gangs):
         gang = gangs.gangs.get(key)
         offered = [] if gang is None else query.offers(gang)
         if gang is None or not offered:
             continue
-        uses = [use for uid in offered[0].uids if (use := ledger.use_of(uid)) is not None]
-        if query.usable is not None and not any(use.assignment.node in query.usable for use in uses):
-            continue
-        for use in uses:
-            trial.removable.add(use)
-        candidates.extend(offered)
-        yield POD_COST * len(gang.members)
+        nodes = {held.node for uid in offered[0].uids if (held := room.holding(uid)) is not None}
+        if query.usable is None or not nodes.isdisjoint(query.usable):
+            candidates.extend(offered)
+            yield POD_COST * len(gang.members)
     if not candidates:
         return None
-    most = min(max(TRIED_NODES // nodes, TRIALS[0]), TRIALS[1])
-    chosen, tried = yield from _choose(ledger, trial, query, candidates, most)
-    places = yield from _places_without(ledger, trial, query, chosen)
+    most = min(max(TRIED_NODES // max(len(room.free.rows), 1), TRIALS[0]), TRIALS[1])
+    chosen, tried = yield from _choose(room, planner, query, candidates, most)
+    places = yield from _places_without(room, planner, query, chosen)
     if places is not None and tried >= most and not any(demand.pod.devices for demand in query.demands):
         # The choice was cut short. Victims that hold nothing on the nodes of the places aren't needed; choose again
         # among the others.
@@ -214,47 +210,44 @@ def _search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: Vict
         near = [
             victim
             for victim in chosen
-            if any(use and use.assignment.node in nodes_used for use in map(ledger.use_of, victim.uids))
+            if any(held and held.node in nodes_used for held in map(room.holding, victim.uids))
         ]
-        fewer, _ = yield from _choose(ledger, trial, query, near, most)
-        better = yield from _places_without(ledger, trial, query, fewer)
+        fewer, _ = yield from _choose(room, planner, query, near, most)
+        better = yield from _places_without(room, planner, query, fewer)
         if better is not None:
             chosen, places = fewer, better
     return None if places is None else Found(chosen, places, seen=seen)
 
 
-def _without_victims(ledger: LedgerView, trial: Trial, query: VictimQuery, seen: int) -> Work:
+def _without_victims(room: Room, planner: Planner, query: VictimQuery, seen: int) -> Work:
     """Find places once the departing pods are gone, on the nodes held for the gang if possible."""
     if not query.allows(query.departing):
         return None
-    for uid in query.departing:
-        use = ledger.use_of(uid)
-        if use is not None:
-            trial.removable.add(use)
-            yield POD_COST
-    held = ledger.preemptor_holds.nodes_for(query.key)
+    yield POD_COST * len(query.departing)
+    room = room.without(query.departing)
+    held = room.held_nodes.nodes(HoldKind.PREEMPTION, query.key)
     for within in (held, None) if held else (None,):
-        yield _cost_of_trial(ledger, query) + len(query.departing)
-        places = _try_without(ledger, trial, query, query.departing, within)
+        yield _cost_of_trial(room, query) + len(query.departing)
+        places = planner.find(room.within(within), query.demands, query.settled)
         if places is not None:
             return Found((), places, seen=seen)
     return None
 
 
 def _choose(
-    ledger: LedgerView, trial: Trial, query: VictimQuery, candidates: Sequence[Victim], most: int
+    room: Room, planner: Planner, query: VictimQuery, candidates: Sequence[Victim], most: int
 ) -> Generator[int, None, tuple[tuple[Victim, ...], int]]:
     """Return the chosen victims, none if all candidates aren't enough, and the number of sets that were tried."""
     yield POD_COST * len(candidates)
     choice = choose(candidates, most)
     uids, before, tried = next(choice, None), query.departing, 0
-    each = _cost_of_trial(ledger, query)
+    each = _cost_of_trial(room, query)
     yield POD_COST * len(candidates)
     while uids is not None:
         gone = uids | query.departing
         yield each + len(gone ^ before)
-        with ledger.preemptor_holds.ignoring(query.passing):
-            fits = query.allows(gone) and trial.fits(query.demands, query.key, query.settled, gone)
+        room = room.without(gone)
+        fits = query.allows(gone) and planner.fits(room, query.demands, query.settled)
         tried, before = tried + 1, gone
         try:
             uids = choice.send(fits)
@@ -264,38 +257,21 @@ def _choose(
 
 
 def _places_without(
-    ledger: LedgerView, trial: Trial, query: VictimQuery, victims: Sequence[Victim]
+    room: Room, planner: Planner, query: VictimQuery, victims: Sequence[Victim]
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
     """Return the gang's places once ``victims`` are gone; None if it has none, or without victims."""
     if not victims:
         return None
-    yield _cost_of_trial(ledger, query)
-    return _try_without(ledger, trial, query, query.departing.union(*(victim.uids for victim in victims)))
+    yield _cost_of_trial(room, query)
+    gone = query.departing.union(*(victim.uids for victim in victims))
+    return planner.find(room.without(gone), query.demands, query.settled)
 
 
-def _cost_of_trial(ledger: LedgerView, query: VictimQuery) -> int:
+def _cost_of_trial(room: Room, query: VictimQuery) -> int:
     """Return the cost of a trial without the removal of pods and their return."""
-    nodes, kinds = len(ledger.free.now().rows), len(grouped(query.demands))
+    nodes, kinds = len(room.free.rows), len(grouped(query.demands))
     placing = max(MIXED_TRIAL_COST, kinds * nodes) if kinds > 1 else 0
     return nodes + POD_COST * len(query.demands) + placing
-
-
-def _begin_trial(ledger: LedgerView, planner: Planner, query: VictimQuery) -> Trial:
-    """Copy the ledger for the query."""
-    devices = any(demand.pod.devices for demand in query.demands)
-    return Trial(ledger, planner.eligibility, planner.topology, devices)
-
-
-def _try_without(
-    ledger: LedgerView,
-    trial: Trial,
-    query: VictimQuery,
-    gone: frozenset[str],
-    within: Collection[str] | None = None,
-) -> tuple[Assignment, ...] | None:
-    """Return the gang's places once the pods ``gone`` are gone, None if it has none."""
-    with ledger.preemptor_holds.ignoring(query.passing):
-        return trial.place(query.demands, query.key, query.settled, gone, within)
 
 
 # Confirming a result.
@@ -387,13 +363,8 @@ def _place_again(
     ledger: Ledger, planner: Planner, query: VictimQuery, gone: frozenset[str], in_pieces: bool
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
     """Plan again on the ledger as it is now, without the pods ``gone``."""
-    trial = _begin_trial(ledger, planner, query)
-    for uid in gone:
-        use = ledger.use_of(uid)
-        if use is not None:
-            trial.removable.add(use)
-            if in_pieces:
-                yield POD_COST
+    room = ledger.room().copy().open_to(query.key, query.passing)
     if in_pieces:
-        yield _cost_of_trial(ledger, query) + len(gone)
-    return _try_without(ledger, trial, query, gone)
+        yield POD_COST * len(gone)
+        yield _cost_of_trial(room, query) + len(gone)
+    return planner.by_first_fit.find(room.without(gone), query.demands, query.settled)

@@ -153,7 +153,7 @@ class SearchRunner:
             if query.departing or not query.in_vain(self._registry.lowest_priority):
                 if self._running is not None:
                     return None
-                running = self._running = search(self._registry, self._ledger, self._planner, query)
+                running = self._running = search(self._registry, self._ledger.room(), self._planner, query)
                 # This step has already made a plan, which showed that the members have no place.
                 self._budget -= POD_COST * len(members)
         if running is not None:

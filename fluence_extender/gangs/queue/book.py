@@ -19,7 +19,7 @@ import numpy as np
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.beside import FREELY, Beside, LedgerBeside
+from fluence_extender.gangs.queue.beside import FREELY, Beside
 from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ends import LATEST
@@ -41,7 +41,7 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName
-from fluence_extender.room.capacity import KeptRoom
+from fluence_extender.room.holds import Hold
 from fluence_extender.room.ledger import Ledger
 
 RANKED_WITHIN = 0.003
@@ -100,7 +100,7 @@ class GangReservation:
 class _Reserved:
     """Stands for some reservations; ``kept`` is the room to leave free for the first of them, by their number."""
 
-    kept: dict[int, KeptRoom | None] = field(default_factory=dict)
+    kept: dict[int, Hold | None] = field(default_factory=dict)
 
 
 class QueueBook:
@@ -135,8 +135,6 @@ class QueueBook:
             self.closed.on_rows,
             clock,
         )
-        self._view = LedgerBeside(ledger)
-        self._beside = Planner(self._view, planner.eligibility, planner.topology, planner.chooser)
         registry.on_restated = self.followed.restated
         self._reserved: dict[object, _Reserved] = {}
         self._present: tuple[tuple[object, int], _Reserved] = ((None, 0), _Reserved())
@@ -349,7 +347,9 @@ class QueueBook:
         if not closing:
             return found
         closed = self.closed.of(closing)
-        return replace(found, closed=closed, closing=closing, token=(found.token, closing, closed))
+        return replace(
+            found, closed=Hold(closed=closed), closing=closing, token=(found.token, closing, closed)
+        )
 
     def pool_obstacle(self, gang: Gang, rank: Rank, members: Sequence[Member]) -> Reason | None:
         """Return why a gang may not take ``members`` from what queues don't keep for themselves, None if it may."""
@@ -425,7 +425,8 @@ class QueueBook:
         elif ahead and self.followed.timeline.reservations:
             kept = self.kept_room(self.followed.timeline.levels_within(duration))
         closing = self.closed.closing(queue.name, duration)
-        return Beside(closed=self.closed.of(closing), closing=closing, kept=kept)
+        closed = Hold(closed=self.closed.of(closing)) if closing else None
+        return Beside(closed=closed, closing=closing, kept=kept)
 
     def reserved_nodes(self) -> frozenset[str]:
         """Return the nodes that gangs with reservations need, and those that operators reserve for queues soon."""
@@ -441,8 +442,7 @@ class QueueBook:
         kept = self.kept_room(levels)
         if kept is None:
             return FREELY
-        self._view.keep(kept)
-        return Beside(self._beside, token=self._token, levels=levels, kept=kept)
+        return Beside(token=self._token, levels=levels, kept=kept)
 
     @property
     def _token(self) -> _Reserved:
@@ -457,14 +457,14 @@ class QueueBook:
             self._present = (holds, timeline.loosened), self._reserved.setdefault(which, _Reserved())
         return self._present[1]
 
-    def kept_room(self, levels: int) -> KeptRoom | None:
+    def kept_room(self, levels: int) -> Hold | None:
         """Return the room to leave free for a gang that runs beyond ``levels`` reservations' starts, None for none."""
         found = self._token.kept
         if levels not in found:
             found[levels] = self._find_kept_room(levels)
         return found[levels]
 
-    def _find_kept_room(self, levels: int) -> KeptRoom | None:
+    def _find_kept_room(self, levels: int) -> Hold | None:
         followed, names = self.followed, self.followed.names
         kept = followed.timeline.kept(levels)
         rows, amounts = kept.rows, kept.amounts
@@ -478,7 +478,7 @@ class QueueBook:
         on_nodes = rows < len(names)
         nodes, amounts = [names[row] for row in rows[on_nodes].tolist()], amounts[on_nodes]
         closed = frozenset(nodes[at] for at in np.flatnonzero(amounts[:, EXCLUSIVE] > 0).tolist())
-        return KeptRoom(nodes, amounts, followed.columns, tuple(shares), closed)
+        return Hold(nodes, amounts, followed.columns, tuple(shares), closed)
 
     def avoided(self, gang: Gang) -> frozenset[str]:
         """Return the nodes of reservations ahead of a gang, on which nobody is evicted for it."""

@@ -8,7 +8,7 @@ alone, a node is open once its gang has left.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,16 +17,15 @@ from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.pool import MOST_AHEAD, PoolClaim, PoolReservation, SharedPool
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.resources import NOTHING
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
 from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.room.capacity import CapacityTable
+from fluence_extender.room.devices import DeviceUse
+from fluence_extender.room.holds import GangNodes, HeldNodes
 from fluence_extender.room.ledger import Ledger
-from fluence_extender.room.pod_use import PodUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +112,17 @@ class FuturePlanner:
         if self._ledger.gang_nodes.exclusive:
             taken = view[: len(followed.names), EXCLUSIVE] < 1
             closed |= {followed.names[row] for row in np.flatnonzero(taken)} - own
-        shares = tuple(followed.devices.used(view))
-        holders = {"": PodUse(Assignment("", "", shares), NOTHING)} if shares else {}
-        copy = _FutureLedger(self._ledger, table, holders, closed)
-        planner = Planner(copy, self._planner.eligibility, self._planner.topology)
-        found = planner.find(request.demands, request.gang, request.settled)
+        present = self._ledger.room()
+        room = replace(
+            present,
+            free=table,
+            devices=DeviceUse(present.devices.catalogue, followed.devices.used(view)),
+            facts=replace(present.facts, gang_nodes=GangNodes()),
+            held_nodes=HeldNodes(),
+            shut=closed,
+            gang=request.gang,
+        )
+        found = self._planner.by_first_fit.find(room, request.demands, request.settled)
         return None if found is None else self._footprint(request, found, own)
 
     def _table(self, entry: Entry, view: Amounts, own: Collection[str]) -> CapacityTable:
@@ -135,8 +140,7 @@ class FuturePlanner:
         return CapacityTable(rows, followed.columns, np.array(view, dtype=np.int64, order="C"), ports, names)
 
     def _closed(self, request: Request) -> set[str]:
-        with self._ledger.preemptor_holds.ignoring(request.passes):
-            return self._ledger.preemptor_holds.closed_to(request.gang)
+        return self._ledger.held_nodes.closed_to(request.gang, request.passes)
 
     def _footprint(self, request: Request, found: Sequence[Assignment], own: Collection[str]) -> Footprint:
         followed = self._followed
@@ -153,17 +157,3 @@ class FuturePlanner:
         nodes = np.fromiter(taken, dtype=np.intp, count=len(taken))
         amounts = np.array(list(taken.values()), dtype=np.int64)
         return Footprint(np.concatenate((nodes, devices.rows)), np.concatenate((amounts, devices.amounts)))
-
-
-class _FutureLedger(PlanningCopy):
-    """A copy of the ledger on which only the nodes ``closed`` are closed."""
-
-    def __init__(
-        self, ledger: Ledger, table: CapacityTable, holders: dict[str, PodUse], closed: set[str]
-    ) -> None:
-        super().__init__(ledger, (table, table), holders)
-        self._closed = closed
-
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """Return the nodes that the gang may not use."""
-        return self._closed

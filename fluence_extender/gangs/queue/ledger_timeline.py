@@ -285,7 +285,7 @@ class LedgerTimeline:
         if not len(self.devices):
             return
         for uid in account.users:
-            held = self._ledger.allocations.get(uid)
+            held = self._ledger.holdings.get(uid)
             taken = self.devices.taken(held.assignment.devices) if held is not None else {}
             if taken:
                 end = self._end(uid) if uid in self._ending else NEVER
@@ -306,7 +306,7 @@ class LedgerTimeline:
         return self._ends.end(pod, self._placed.setdefault(uid, self._calendar()))
 
     def _node_of(self, uid: str) -> str:
-        held = self._ledger.allocations.get(uid)
+        held = self._ledger.holdings.get(uid)
         return held.assignment.node if held is not None else self._ledger.foreign.get(uid, "")
 
     def _row(self, name: str) -> int | None:

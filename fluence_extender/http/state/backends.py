@@ -19,7 +19,7 @@ from fluence_extender.http.state.gangs import gang_name, strength
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
 from fluence_extender.model.assignment import DeviceShare
-from fluence_extender.room.holdings import Allocation
+from fluence_extender.room.holdings import Holding
 
 REMOVED = "no longer in resources.yaml: pods that hold it may finish, no other pod gets it"
 
@@ -57,7 +57,7 @@ def _items(controller: Controller) -> Items[v1_graph.Backend]:
 
 def _use(controller: Controller, devices: Mapping[str, Device]) -> _Use:
     use = _Use()
-    for held in controller.ledger.allocations.values():
+    for held in controller.ledger.holdings.values():
         for share in held.assignment.devices:
             holder = _holder(controller, held, share)
             use.shares.setdefault(share.path, share)
@@ -163,7 +163,7 @@ def _unusable(
     )
 
 
-def _holder(controller: Controller, held: Allocation, share: DeviceShare) -> v1_graph.Holder:
+def _holder(controller: Controller, held: Holding, share: DeviceShare) -> v1_graph.Holder:
     return v1_graph.Holder(
         namespace=held.namespace,
         pod=held.name,

@@ -24,7 +24,7 @@ from fluence_extender.model.notation import format_time
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import CPU, MEMORY
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.room.holdings import Allocation
+from fluence_extender.room.holdings import Holding
 
 NO_PLACE_YET = "the gang is about to be placed"
 PODS_GONE = "its pods are gone"
@@ -154,7 +154,7 @@ def gang_shape(
 
 def allocation_listing(controller: Controller) -> Listing[v1.Allocation]:
     """Return the allocation of each pod of ours."""
-    allocations = controller.ledger.allocations
+    allocations = controller.ledger.holdings
 
     def make(key: Key) -> v1.Allocation | None:
         held = allocations.get(key[2])
@@ -177,12 +177,12 @@ def gang_label(key: GangKey) -> str:
     return str(key).removeprefix(f"{key.namespace}/")
 
 
-def strength(held: Allocation) -> v1.Strength:
+def strength(held: Holding) -> v1.Strength:
     """Return how firmly a pod holds its share."""
     return cast(v1.Strength, held.strength.name.lower())
 
 
-def _allocation(controller: Controller, held: Allocation) -> v1.Allocation:
+def _allocation(controller: Controller, held: Holding) -> v1.Allocation:
     devices: dict[str, int] = {}
     gpus = 0
     for name, amount in held.requests.items():

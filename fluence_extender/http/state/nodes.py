@@ -115,7 +115,7 @@ def _state(device: NodeDevice) -> str:
 def _user(
     controller: Controller, creator_of: Callable[[GangKey], str], uid: str, requests: Resources
 ) -> v1_graph.NodeUser:
-    held = controller.ledger.allocations.get(uid)
+    held = controller.ledger.holdings.get(uid)
     if held is not None:
         found = controller.member(uid)
         gang = "" if found is None else gang_label(found[0].key)

@@ -102,7 +102,7 @@ class ServiceState:
     def counts(self) -> tuple[Mapping[str, int], int]:
         """Return how many gangs there are in each state, and how many pods have an allocation."""
         states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
-        return states, len(self._controller.ledger.allocations)
+        return states, len(self._controller.ledger.holdings)
 
     def queue_counts(self) -> dict[str, QueueCount]:
         """Return how many gangs of each queue wait and run, and for how many seconds the oldest waits."""
@@ -127,7 +127,7 @@ class ServiceState:
 
     def holding_namespaces(self) -> frozenset[str]:
         """Return the namespaces of all pods that hold something."""
-        return frozenset(held.namespace for held in self._controller.ledger.allocations.values())
+        return frozenset(held.namespace for held in self._controller.ledger.holdings.values())
 
     async def simulate(
         self, manifests: bytes, namespace: str, client: str, permit: Permit, see: See

@@ -55,10 +55,10 @@ def test_the_location_is_the_planned_node_and_then_the_bound_one(w: World) -> No
 def test_a_look_up_changes_nothing(w: World) -> None:
     one, lonely = gang(w, "g", 1000)[0], gang(w, "h", 1000, size=2)[0]
     w.advance(1)
-    allocations, version = dict(w.ledger.allocations), w.ledger.version
+    allocations, version = dict(w.ledger.holdings), w.ledger.version
     answers = {str(w.placements.locate(w.asked(pod))) for _ in range(50) for pod in (one, lonely)}
     assert len(answers) == 2
-    assert (dict(w.ledger.allocations), w.ledger.version) == (allocations, version)
+    assert (dict(w.ledger.holdings), w.ledger.version) == (allocations, version)
 
 
 def test_the_reason_is_that_of_the_gang(w: World) -> None:

@@ -99,7 +99,7 @@ class Scene:
         return ("", "") if reason is None else (reason.code, reason.text)
 
     def is_placed(self, name: str) -> bool:
-        return name in self.controller.ledger.allocations
+        return name in self.controller.ledger.holdings
 
 
 @pytest.fixture

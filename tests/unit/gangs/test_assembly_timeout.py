@@ -36,7 +36,7 @@ def test_gang_that_lacks_a_member_times_out_by_the_services_limit(world: MakeWor
     assert reason(w) == Reason(
         ReasonCode.TIMED_OUT, "timed out after 40 s: waiting for members (2 of 3 exist)"
     )
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     assert "gang default/g: timed out after 40 s: waiting for members (2 of 3 exist)" in w.told()
     w.advance(500)
     assert [event.count for event in w.cluster.events if event.reason == "TimedOut"] == [1, 1]

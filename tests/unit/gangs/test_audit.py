@@ -40,8 +40,8 @@ def shrunk(w: World, pod: Pod) -> None:
 
 
 def weakened(w: World, pod: Pod) -> None:
-    held = w.ledger.allocations[pod.uid]
-    w.ledger._allocations[pod.uid] = replace(held, strength=Strength.PLANNED)
+    held = w.ledger.holdings[pod.uid]
+    w.ledger._holdings[pod.uid] = replace(held, strength=Strength.PLANNED)
 
 
 def plan_forgotten(w: World, pod: Pod) -> None:
@@ -145,9 +145,9 @@ def test_audit_of_a_consistent_ledger_finds_nothing_and_changes_nothing(world: M
     w, _ = running(world)
     gang(w, "waits", 9000)
     w.advance(3)
-    version, held = w.ledger.version, dict(w.ledger.allocations)
+    version, held = w.ledger.version, dict(w.ledger.holdings)
     assert w.run(w.auditor.audit()) == []
-    assert (w.ledger.version, w.ledger.allocations) == (version, held)
+    assert (w.ledger.version, w.ledger.holdings) == (version, held)
 
 
 def test_replay_after_a_restart_is_no_drift(world: MakeWorld) -> None:
@@ -179,7 +179,7 @@ def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -
     w.ledger.take(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"), "g")
     found = w.run(w.auditor.audit())
     assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
-    assert pod.uid not in w.ledger.allocations
+    assert pod.uid not in w.ledger.holdings
 
 
 def test_nomination_that_is_not_taken_back_is_found_at_the_second_audit(world: MakeWorld) -> None:
@@ -243,7 +243,7 @@ def test_pod_whose_end_the_watch_missed_is_released(world: MakeWorld) -> None:
     missed(w, lambda: w.cluster.remove(pod))
     found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.own_pods))
     assert [(drift.kind, drift.expected) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "gone")]
-    assert pod.uid not in w.ledger.allocations
+    assert pod.uid not in w.ledger.holdings
 
 
 def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
@@ -251,7 +251,7 @@ def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
     missed(w, lambda: w.pod("late", node="n0", requests=asks(1000)))
     found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.own_pods))
     assert [(drift.kind, drift.found) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "unknown")]
-    assert [held.name for held in w.ledger.allocations.values()] == ["late"]
+    assert [held.name for held in w.ledger.holdings.values()] == ["late"]
 
 
 def test_watch_that_is_only_slow_has_missed_nothing(world: MakeWorld) -> None:
@@ -290,9 +290,9 @@ def test_nothing_is_judged_while_the_watch_is_out_of_touch(world: MakeWorld) -> 
     auditor = Auditor(w.controller, w.drifted.append, watching=lambda: False)
     missed(w, lambda: w.cluster.remove(pod))
     assert w.run(auditor.compare_with_a_fresh_list(w.cluster.own_pods)) == []
-    assert pod.uid in w.ledger.allocations
+    assert pod.uid in w.ledger.holdings
     w.cluster.relist(Kind.POD)
-    assert pod.uid not in w.ledger.allocations
+    assert pod.uid not in w.ledger.holdings
 
 
 def test_api_server_that_does_not_answer_ends_the_look_in_peace(world: MakeWorld) -> None:

@@ -30,7 +30,7 @@ def test_incomplete_gang_holds_nothing_and_then_comes_as_a_whole(world: MakeWorl
     w = world(node("n0"), *objects(named_by, "g", 3))
     pods = [create(w, named_by, number) for number in range(2)]
     w.advance(10)
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     assert not any(bound(w, pods))
     pods.append(create(w, named_by, 2))
     w.advance(5)
@@ -75,7 +75,7 @@ def test_gang_that_can_not_be_completed_is_evicted_whole(world: MakeWorld, named
     }
     w.cluster.reap()
     w.advance(2)
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     assert not any(bound(w, pods))
 
 

@@ -87,10 +87,10 @@ def test_job_that_becomes_smaller_gives_back_what_no_pod_will_take(
     for pod in w.jobs.pods(job)[spec["parallelism"] :]:
         w.cluster.remove(pod)
     w.advance(2)
-    assert len(w.controller.ledger.allocations) == spec["parallelism"]
+    assert len(w.controller.ledger.holdings) == spec["parallelism"]
     w.restart()
     w.advance(2)
-    assert len(w.controller.ledger.allocations) == spec["parallelism"]
+    assert len(w.controller.ledger.holdings) == spec["parallelism"]
     other = w.jobs.submit("b", 4 - spec["parallelism"])
     w.advance(5)
     assert w.jobs.nodes(other) == ["n0"] * (4 - spec["parallelism"])
@@ -224,7 +224,7 @@ def test_job_of_which_a_pod_was_placed_anew_leaves_nothing_behind_when_it_ends(w
         if not pod.finished:
             w.change(pod, phase="Succeeded")
     w.advance(2)
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     check(w)
 
 
@@ -316,7 +316,7 @@ def test_pod_whose_binding_fails_is_not_bound_to_a_node_that_others_have_filled_
     job = w.jobs.submit_array("a", 4, None)
     while not any(verb == "bind" for verb, _ in w.cluster.calls):
         w.advance(0.02)
-    taken = next(place.assignment.node for place in w.ledger.allocations.values())
+    taken = next(place.assignment.node for place in w.ledger.holdings.values())
     w.foreign(taken, "f", requests=asks(1000, 1))
     w.scheduler.disturbed.clear()
     w.advance(3)
@@ -336,9 +336,9 @@ def test_places_of_pods_that_are_not_created_in_time_are_given_back(world: MakeW
     w.advance(1)
     assert len(w.jobs.pods(job)) == 2
     w.advance(w.limits.unborn - 1)
-    assert len(w.ledger.allocations) == 4
+    assert len(w.ledger.holdings) == 4
     w.advance(3)
-    assert len(w.ledger.allocations) == 2
+    assert len(w.ledger.holdings) == 2
     assert not w.cluster.job(job).suspended
     w.jobs.quota = None
     w.advance(5)
@@ -354,9 +354,9 @@ def test_queue_says_how_long_a_job_keeps_its_room_without_pods(world: MakeWorld)
     w.jobs.quota = 2
     w.jobs.submit("a", 4)
     w.advance(BINDS_FOR + w.limits.unborn)
-    assert len(w.ledger.allocations) == 4
+    assert len(w.ledger.holdings) == 4
     w.advance(60)
-    assert len(w.ledger.allocations) == 2
+    assert len(w.ledger.holdings) == 2
     check(w)
 
 
@@ -374,9 +374,9 @@ def test_no_place_is_moved_while_the_api_server_may_bind_a_pod_there(world: Make
         w.advance(BINDS_FOR - 5)
         w.restart()
     w.advance(BINDS_FOR - 2)
-    assert {held.assignment.node for held in w.ledger.allocations.values()} == {planned}
+    assert {held.assignment.node for held in w.ledger.holdings.values()} == {planned}
     w.advance(3)
-    assert {held.assignment.node for held in w.ledger.allocations.values()} == {other}
+    assert {held.assignment.node for held in w.ledger.holdings.values()} == {other}
     w.jobs.quota = None
     w.advance(3)
     assert w.jobs.nodes(job) == [other] * 2
@@ -437,7 +437,7 @@ def test_job_that_loses_its_places_twice_is_placed_anew_each_time(world: MakeWor
     job = w.jobs.submit("a", 4)
     w.advance(BINDS_FOR + 2)
     for _ in range(2):
-        (lost,) = {held.assignment.node for held in w.ledger.allocations.values()}
+        (lost,) = {held.assignment.node for held in w.ledger.holdings.values()}
         w.change(next(one for one in w.cluster.nodes() if one.name == lost), unschedulable=True)
         w.advance(2)
     (left,) = (one.name for one in w.cluster.nodes() if not one.unschedulable)
@@ -553,7 +553,7 @@ def test_foreseen_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
     assert [pod for pod in w.controller.pods.values() if pod.foreseen]
     w.controller.stand_down("another one leads")
     assert not [pod for pod in w.controller.pods.values() if pod.foreseen]
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
 
 
 def test_pods_of_too_many_jobs_of_a_namespace_are_not_foreseen(

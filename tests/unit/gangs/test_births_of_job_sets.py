@@ -83,7 +83,7 @@ def test_job_set_that_is_suspended_gives_its_share_back_and_gets_it_again(world:
     w.advance(1)
     w.cluster.reap()
     w.advance(1)
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     w.jobs.suspend_set("train", False)
     w.advance(3 + BINDS_FOR)
     assert living(w) == ["n0"] * 4
@@ -234,7 +234,7 @@ def test_pods_that_a_quota_refuses_hold_nothing(world: MakeWorld) -> None:
     w.advance(w.limits.unborn + BINDS_FOR + 60)
     w.cluster.reap()
     w.advance(1)
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     w.jobs.quota = None
     w.advance(10)
     assert living(w) == ["n0"] * 4

@@ -25,7 +25,7 @@ def file(text: str) -> ResourcesFile:
 
 
 def held_backend(w: World, uid: str) -> str:
-    held = w.ledger.allocations.get(uid)
+    held = w.ledger.holdings.get(uid)
     return held.assignment.backend if held is not None else ""
 
 
@@ -45,7 +45,7 @@ def test_planned_member_waits_when_no_device_is_left(world: MakeWorld) -> None:
     w.advance(1)
     w.cluster.put(ResourcesFile("test", None))
     w.advance(3)
-    assert pod.uid not in w.ledger.allocations
+    assert pod.uid not in w.ledger.holdings
     reason = w.gang("g").reason
     assert reason is not None
     assert reason.text.startswith("no backend: no resource of type qpu is configured")
@@ -77,7 +77,7 @@ def test_member_that_is_just_being_bound_keeps_a_device_that_is_removed_before_i
     w = world(node("n0"), file(TWO), scheduling=False)
     (pod,) = gang(w, "g", 1000, devices={"qpu": 1})
     w.advance(1)
-    assignment = w.ledger.allocations[pod.uid].assignment
+    assignment = w.ledger.holdings[pod.uid].assignment
     assert assignment.backend == "a"
     w.controller.lifecycle.binding(w.gang("g"), w.member(pod.uid))
     w.cluster.put(file(ONE))
@@ -85,7 +85,7 @@ def test_member_that_is_just_being_bound_keeps_a_device_that_is_removed_before_i
     stamp = binding_annotations(w.gang("g").key, assignment)
     w.change(pod, node="n0", gates=(), annotations=stamp)
     w.advance(1)
-    assert w.ledger.allocations[pod.uid].assignment == assignment
+    assert w.ledger.holdings[pod.uid].assignment == assignment
     # The device comes back while it is held, and is given to nobody else.
     w.cluster.put(file(TWO))
     second, third = gang(w, "second", 1000, devices={"qpu": 1}) + gang(w, "third", 1000, devices={"qpu": 1})
@@ -99,7 +99,7 @@ def test_planned_member_is_stamped_with_the_attributes_of_the_newest_edit(world:
     w.advance(1)
     w.cluster.put(file(OTHER))
     w.advance(1)
-    assert w.ledger.allocations[pod.uid].assignment.devices[0].attributes == {"vendor": "z"}
+    assert w.ledger.holdings[pod.uid].assignment.devices[0].attributes == {"vendor": "z"}
 
 
 def test_planned_members_leave_a_pool_that_became_too_small(world: MakeWorld) -> None:
@@ -107,20 +107,20 @@ def test_planned_members_leave_a_pool_that_became_too_small(world: MakeWorld) ->
     w = world(node("n0"), file(pool.format(4)), scheduling=False)
     pods = gang(w, "a", 1000, devices={"simulator": 2}) + gang(w, "b", 1000, devices={"simulator": 2})
     w.advance(1)
-    assert len(w.ledger.allocations) == 2
+    assert len(w.ledger.holdings) == 2
     w.cluster.put(file(pool.format(3)))
     w.advance(3)
-    assert sum(pod.uid in w.ledger.allocations for pod in pods) == 1
+    assert sum(pod.uid in w.ledger.holdings for pod in pods) == 1
 
 
 def test_bad_edit_changes_nothing(world: MakeWorld) -> None:
     w = world(node("n0"), file(TWO), scheduling=False)
     (pod,) = gang(w, "g", 1000, devices={"qpu": 1})
     w.advance(1)
-    before = dict(w.ledger.allocations)
+    before = dict(w.ledger.holdings)
     w.cluster.put(file("resources: [{type: qpu, name: a, count: -1}]"))
     w.advance(3)
-    assert w.ledger.allocations == before
+    assert w.ledger.holdings == before
     assert len(w.rejected) == 1
     assert held_backend(w, pod.uid) == "a"
 
@@ -192,7 +192,7 @@ def test_replacement_under_the_same_name_is_another_pod(world: MakeWorld) -> Non
     (second,) = gang(w, "g", 1000)
     w.advance(3)
     assert second.key == first.key
-    assert first.uid not in w.ledger.allocations
+    assert first.uid not in w.ledger.holdings
     assert w.ledger.holds(second.uid, "n0")
 
 

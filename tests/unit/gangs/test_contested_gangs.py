@@ -51,7 +51,7 @@ def test_two_jobs_that_claim_one_gang_with_different_sizes_are_both_named(world:
     assert [event.regarding.name for event in told] == ["a", "a-0", "b", "b-0"]
     assert [event.count for event in told] == [1] * 4
     assert not any(w.nodes_of(*pods))
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     for one in pods[:2]:
         w.cluster.remove(one)
     w.advance(5)
@@ -144,7 +144,7 @@ def test_gate_of_another_on_one_member_holds_all_up_and_nothing_back(world: Make
     w.restart()
     w.advance(5)
     assert reason(w, "g") == "waiting for scheduling gates of others: kueue.x-k8s.io/admission"
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     other = gang(w, "other", 1000, 1000)
     w.advance(5)
     assert all(w.nodes_of(*other))

@@ -83,7 +83,7 @@ def test_gang_grows_and_shrinks_member_by_member(world: MakeWorld, kind: str) ->
     w.cluster.reap()
     w.advance(5)
     assert w.gang("g").state is GangState.BOUND
-    assert len(w.ledger.allocations) == 2
+    assert len(w.ledger.holdings) == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,7 +13,8 @@ from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Planner
+from fluence_extender.room.holds import HoldKind
+from tests.core.planning import planner_for
 from tests.core.values import asks, node, pod
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -27,10 +28,10 @@ class Confirmation:
 
     def __init__(self, world: World, pods: Sequence[Pod]) -> None:
         self.world = world
-        planner = Planner(world.ledger, world.controller.eligibility)
+        planner = planner_for(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in pods]
         self.query = VictimQuery(HIGH, demands, (), frozenset(), 10, lambda _: True, None, frozenset())
-        looked = search(world.controller.registry, world.ledger, planner, self.query)
+        looked = search(world.controller.registry, world.ledger.room(), planner, self.query)
         looked.proceed(10**9)
         assert looked.found is not None
         self.before: Found = looked.found
@@ -51,13 +52,13 @@ class Confirmation:
         """Return whether the places have enough capacity once the victims are gone, counted pod by pod."""
         ledger, nodes = self.world.ledger, self.world.controller.eligibility.nodes
         left = {name: account.free for name, account in ledger.accounts.items()}
-        for uid in (uid for victim in found.victims for uid in victim.uids if uid in ledger.allocations):
-            where = ledger.allocations[uid].assignment.node
+        for uid in (uid for victim in found.victims for uid in victim.uids if uid in ledger.holdings):
+            where = ledger.holdings[uid].assignment.node
             left[where] = left[where] + ledger.accounts[where].users[uid]
         there = {one.uid: one.node for one in found.places}
         for demand in self.query.demands:
             name = there[demand.pod.uid]
-            if refusal(demand.pod, nodes[name]) is not None or name in ledger.closed(HIGH):
+            if refusal(demand.pod, nodes[name]) is not None or name in ledger.room().open_to(HIGH).closed:
                 return False
             left[name] = left[name] - demand.pod.requests
         return all(amount >= 0 for amounts in left.values() for amount in amounts.values())
@@ -72,7 +73,7 @@ def take_capacity(world: World) -> None:
 
 
 def hold_for_another(world: World) -> None:
-    world.ledger.preemptor_holds.hold("another", {"n0"})
+    world.ledger.held_nodes.hold(HoldKind.PREEMPTION, "another", {"n0"})
 
 
 def full(world: MakeWorld, nodes: int = 2) -> tuple[World, list[Pod]]:
@@ -168,7 +169,11 @@ def test_victim_that_holds_nothing_on_the_places_is_dropped(world: MakeWorld) ->
     needless = victims_of(w.gang(spare.labels[GROUP_LABEL]))[0]
     more = Found((*confirmation.before.victims, needless), confirmation.before.places)
     work = confirm(
-        w.controller.registry, w.ledger, Planner(w.ledger, w.controller.eligibility), confirmation.query, more
+        w.controller.registry,
+        w.ledger,
+        planner_for(w.ledger, w.controller.eligibility),
+        confirmation.query,
+        more,
     )
     confirmation._work = work
     confirmation.pieces(1000)

@@ -39,8 +39,7 @@ def forge(w: World, pod: Pod, **annotations: str) -> None:
 
 def backends(w: World, *pods: Pod) -> list[str]:
     return [
-        w.ledger.allocations[pod.uid].assignment.backend if pod.uid in w.ledger.allocations else ""
-        for pod in pods
+        w.ledger.holdings[pod.uid].assignment.backend if pod.uid in w.ledger.holdings else "" for pod in pods
     ]
 
 
@@ -108,7 +107,7 @@ def test_odd_stamp_gives_what_the_pod_asks_for_and_no_more(world: MakeWorld, tex
         "p", node="n0", requests=asks(500), devices={"qpu": 1}, annotations={ALLOCATION_ANNOTATION: text}
     )
     w.restart()
-    (held,) = w.ledger.allocations.values()
+    (held,) = w.ledger.holdings.values()
     assert held.uid == pod.uid
     assert [share.amount for share in held.assignment.devices] == [1]
     assert backends(w, quantum(w, "next")) != backends(w, pod)
@@ -178,7 +177,7 @@ def test_member_that_ungates_and_nominates_itself_is_not_bound_before_its_gang(w
     w.advance(20)
     assert not w.now(pod).node
     assert not w.now(pod).nominated
-    assert pod.uid not in w.ledger.allocations
+    assert pod.uid not in w.ledger.holdings
 
 
 def test_nomination_written_by_a_user_reserves_nothing_through_a_restart(world: MakeWorld) -> None:

@@ -47,7 +47,7 @@ def test_gang_of_many_pod_sets_is_planned_and_leaves_nothing_behind(world: MakeW
     w.advance(1)
     assert w.nodes_of(other) != [""]
     assert w.gang("sets").state is GangState.WAITING
-    assert len(w.ledger.allocations) == 1
+    assert len(w.ledger.holdings) == 1
 
 
 def test_pod_sets_that_find_no_node_together_hold_nothing(world: MakeWorld) -> None:
@@ -58,7 +58,7 @@ def test_pod_sets_that_find_no_node_together_hold_nothing(world: MakeWorld) -> N
     gang_of_pod_sets(w, "sets", 256, cpu=200)
     w.advance(2)
     assert w.gang("sets").state is GangState.WAITING
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
 
 
 def test_elastic_gang_with_a_member_that_fits_nowhere_is_placed_in_several_steps(

@@ -14,6 +14,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
+from fluence_extender.room.holds import HoldKind
 from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, announced, gang
@@ -103,7 +104,7 @@ def test_nodes_that_come_are_kept_for_the_gang_until_all_are_there(growing: Worl
     join(w, "new-2")
     join(w, "new-3")
     assert sorted(w.nodes_of(*pods)) == ["new-1", "new-2", "new-3"]
-    assert not w.ledger.preemptor_holds.kept_for(w.gang("train").key)
+    assert not w.ledger.held_nodes.nodes(HoldKind.NEW_NODES, w.gang("train").key)
 
 
 def test_new_nodes_go_to_the_first_in_line_of_the_gangs_that_ask(growing: World) -> None:
@@ -169,10 +170,10 @@ def test_node_that_comes_and_dies_is_kept_no_more(growing: World) -> None:
     gang(w, "more", 3000)
     w.advance(15)
     made = join(w, "new-1", ready=False)
-    assert w.ledger.preemptor_holds.kept_for(key) == {"new-1"}
+    assert w.ledger.held_nodes.nodes(HoldKind.NEW_NODES, key) == {"new-1"}
     w.cluster.remove(made)
     w.advance(2)
-    assert not w.ledger.preemptor_holds.kept_for(key)
+    assert not w.ledger.held_nodes.nodes(HoldKind.NEW_NODES, key)
     assert all(asking(w, *pods))
     join(w, "new-2")
     join(w, "new-3")
@@ -340,5 +341,7 @@ def test_gangs_of_one_namespace_share_what_is_kept_for_it(
     for number in range(6):
         w.cluster.put(replace(node(f"new-{number}", ready=False), created=float(int(w.loop.time()))))
         w.advance(2)
-    kept = [w.ledger.preemptor_holds.kept_for(w.gang(f"train-{number}").key) for number in range(4)]
+    kept = [
+        w.ledger.held_nodes.nodes(HoldKind.NEW_NODES, w.gang(f"train-{number}").key) for number in range(4)
+    ]
     assert len(frozenset().union(*kept)) == 4

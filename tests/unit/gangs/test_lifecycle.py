@@ -14,6 +14,7 @@ from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.plan import Planner
+from fluence_extender.room.room import Room
 from tests.core.invariants import check_at_rest
 from tests.core.values import SEAL, PodFields, asks, node
 from tests.core.world import World
@@ -136,7 +137,7 @@ def test_gang_gives_its_places_back_when_it_stops_being_whole_before_it_began(wo
     w.cluster.delete(pods[0])
     w.advance(1)
     assert w.now(pods[1]).nominated == ""
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     assert reason(w, "g") == "waiting for members (1 of 2 exist)"
     other = gang(w, "other", 4000)
     w.advance(1)
@@ -214,7 +215,7 @@ def test_namesake_with_a_new_uid_is_another_pod(world: MakeWorld) -> None:
     new = w.pod("p", requests=asks(4000), gates=(GATE,))
     w.advance(3)
     assert w.nodes_of(new) == ["n0"]
-    assert set(w.ledger.allocations) == {new.uid}
+    assert set(w.ledger.holdings) == {new.uid}
 
 
 def test_node_that_is_cordoned_or_lost_under_a_plan_is_left(world: MakeWorld) -> None:
@@ -291,7 +292,7 @@ def test_gang_that_can_not_be_completed_is_evicted_with_the_reason(world: MakeWo
     assert any("could not be completed within 25 s: " in text for text in w.told())
     w.cluster.reap()
     w.advance(5)
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
 
 
 def test_gang_begun_again_after_an_eviction_has_its_whole_time(world: MakeWorld) -> None:
@@ -428,11 +429,11 @@ def test_gang_whose_planning_breaks_does_not_keep_others_waiting(
     plan = Planner.plan
 
     def breaking(
-        self: Planner, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
+        self: Planner, room: Room, demands: Sequence[Demand], settled: Sequence[SettledMember]
     ) -> tuple[Assignment, ...]:
         if demands[0].pod.name.startswith("bad"):
             raise RuntimeError("a defect")
-        return plan(self, demands, gang, settled)
+        return plan(self, room, demands, settled)
 
     monkeypatch.setattr(Planner, "plan", breaking)
     w = world(node("n0"))

@@ -107,7 +107,7 @@ def test_pod_that_brings_its_node_starts_no_gang_that_lacks_members(world: MakeW
     (waits,) = gang(w, "big", 500, size=3)
     w.advance(5)
     assert not w.now(waits).node
-    assert waits.uid not in w.ledger.allocations
+    assert waits.uid not in w.ledger.holdings
 
 
 def test_gang_of_pods_that_bring_their_nodes_can_be_preempted(world: MakeWorld) -> None:
@@ -159,10 +159,10 @@ def test_place_doesnt_go_along_to_another_gang(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     (decoy,) = gang(w, "decoy", 1000)
     w.advance(1)
-    assert decoy.uid in w.ledger.allocations
+    assert decoy.uid in w.ledger.holdings
     w.change(decoy, **labelled(2))
     w.advance(1)
-    assert decoy.uid not in w.ledger.allocations
+    assert decoy.uid not in w.ledger.holdings
     assert not w.now(decoy).nominated
     assert w.gang("big").state is GangState.WAITING
 
@@ -231,7 +231,7 @@ def test_pod_that_brings_its_node_gets_no_device(world: MakeWorld) -> None:
     w.advance(1)
     (pod,) = gang(w, "q", 500, devices={"qpu": 1})
     w.advance(3)
-    assert w.ledger.allocations[pod.uid].assignment.backend == "a"
+    assert w.ledger.holdings[pod.uid].assignment.backend == "a"
     assert ALLOCATION_ANNOTATION in w.now(pod).annotations
 
 

@@ -29,7 +29,7 @@ def reason(w: World, name: str) -> str:
 
 
 def held_places(w: World) -> int:
-    return len(w.controller.ledger.allocations)
+    return len(w.controller.ledger.holdings)
 
 
 def suspended(w: World, *jobs: Job) -> list[bool]:

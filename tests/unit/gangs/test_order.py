@@ -10,7 +10,7 @@ from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.room.holds import PreemptorHolds
+from fluence_extender.room.holds import HeldNodes, HoldKind
 from tests.core.values import node, pod
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -44,10 +44,10 @@ def test_promised_gangs_are_tried_first_but_have_no_precedence_over_preemptors()
 
 def test_reasons_name_the_preemptor_that_comes_first() -> None:
     older, newer = one("z", 5, created=1), one("a", 5, created=2)
-    holds = PreemptorHolds()
+    holds = HeldNodes()
     preemptors = {}
     for preemptor in (newer, older):
-        holds.hold(preemptor.key, {"n0"})
+        holds.hold(HoldKind.PREEMPTION, preemptor.key, {"n0"})
         preemptors[preemptor.key] = PreemptorDemand(
             order=precedence(preemptor), priority=5, device_types=frozenset({"qpu"})
         )

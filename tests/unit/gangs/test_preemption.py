@@ -151,7 +151,7 @@ def test_gang_of_higher_priority_may_take_held_nodes(world: MakeWorld) -> None:
     w.cluster.reap()
     w.advance(3)
     assert w.nodes_of(*top, *middle) == ["n0", ""]
-    assert low[0].uid not in w.ledger.allocations
+    assert low[0].uid not in w.ledger.holdings
 
 
 def test_held_nodes_open_when_the_preemptor_is_deleted(world: MakeWorld) -> None:

@@ -281,7 +281,7 @@ def test_devices_of_a_pod_that_moves_to_another_node_stay_held(world: MakeWorld)
     followed.follow()
     seen = set()
     for _ in range(2):
-        (name,) = {held.assignment.node for held in w.ledger.allocations.values()}
+        (name,) = {held.assignment.node for held in w.ledger.holdings.values()}
         seen.add(name)
         w.cluster.put(node(name, unschedulable=True))
         w.advance(1)

@@ -25,7 +25,7 @@ USUAL = replace(LIMITS, unborn=120.0)
 
 def held(w: World) -> int:
     """How many places are held for pods that don't exist."""
-    found = (w.controller.registry.member(uid) for uid in w.ledger.allocations)
+    found = (w.controller.registry.member(uid) for uid in w.ledger.holdings)
     return sum(1 for one in found if one is not None and one[1].pod.foreseen)
 
 

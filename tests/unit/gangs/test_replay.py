@@ -23,7 +23,7 @@ def backend(w: World, one: Pod) -> str:
 
 
 def held_backend(w: World, one: Pod) -> str:
-    return w.ledger.allocations[one.uid].assignment.backend
+    return w.ledger.holdings[one.uid].assignment.backend
 
 
 def test_restart_books_nothing_twice(world: MakeWorld) -> None:
@@ -31,9 +31,9 @@ def test_restart_books_nothing_twice(world: MakeWorld) -> None:
     pods = gang(w, "g", 1000, 1000, devices={"simulator": 2})
     w.foreign("n1", "daemon", requests=asks(500))
     w.advance(3)
-    before = {uid: held.assignment for uid, held in w.ledger.allocations.items()}
+    before = {uid: held.assignment for uid, held in w.ledger.holdings.items()}
     w.restart()
-    assert {uid: held.assignment for uid, held in w.ledger.allocations.items()} == before
+    assert {uid: held.assignment for uid, held in w.ledger.holdings.items()} == before
     assert w.gang("g").state is GangState.BOUND
     assert {backend(w, one) for one in pods} == {"a", "b"}
     check_at_rest(w)
@@ -47,7 +47,7 @@ def test_steered_pods_keep_their_nodes(world: MakeWorld) -> None:
     w.cluster.calls.clear()
     w.restart()
     w.advance(2)
-    assert [w.ledger.allocations[one.uid].assignment.node for one in pods] == where
+    assert [w.ledger.holdings[one.uid].assignment.node for one in pods] == where
     assert {held_backend(w, one) for one in pods} == {"a", "b"}
     assert w.gang("g").state is GangState.COMMITTED
     assert w.cluster.calls == []
@@ -95,7 +95,7 @@ def test_steered_part_of_a_gang_that_can_not_be_completed_starts_over(world: Mak
     w.start()
     w.advance(2)
     assert [w.now(one).nominated for one in pods] == ["", ""]
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     assert str(w.gang("g").reason).startswith("busy")
 
 
@@ -107,7 +107,7 @@ def test_what_ended_while_we_were_away_is_free(world: MakeWorld) -> None:
     w.change(done, phase="Succeeded")
     w.cluster.remove(gone)
     w.start()
-    assert not w.ledger.allocations
+    assert not w.ledger.holdings
     after = gang(w, "h", 4000)[0]
     w.advance(3)
     assert w.nodes_of(after) == ["n0"]
@@ -145,7 +145,7 @@ def test_forged_stamp_gains_nothing(world: MakeWorld) -> None:
     w.change(thief, annotations={**w.now(thief).annotations, ALLOCATION_ANNOTATION: forged})
     w.restart()
     assert held_backend(w, honest) == mine
-    assert w.ledger.allocations[thief.uid].assignment.devices == ()
+    assert w.ledger.holdings[thief.uid].assignment.devices == ()
     assert w.ledger.holds(thief.uid, "n0")
 
 
@@ -161,7 +161,7 @@ def test_lists_that_come_again_are_the_whole_truth(world: MakeWorld) -> None:
     for kind in Kind:
         w.cluster.relist(kind)
     w.advance(1)
-    assert set(w.ledger.allocations) == {other.uid}
+    assert set(w.ledger.holdings) == {other.uid}
     assert set(w.ledger.accounts) == {"n0"}
 
 

@@ -108,7 +108,7 @@ def test_standby_shows_what_the_leader_has_written(pair: MakePair) -> None:
     (seen,) = [one for one in standby(w).controller.registry.gangs.values()]
     assert seen.state is GangState.COMMITTED
     assert {member.steered_to for member in seen.members.values()} == {"n0"}
-    assert not standby(w).ledger.allocations
+    assert not standby(w).ledger.holdings
     gang(w, "h", 1000, size=3)
     gang(w, "i", 9000, size=1)
     w.advance(0.5)
@@ -231,7 +231,7 @@ def test_waits_at_the_barrier_fail_when_the_lead_is_lost(pair: MakePair) -> None
         return str(told.value)
 
     assert "not the leader: the lease is held by fluence-other_1" in w.run(scene())
-    assert not old.ledger.allocations
+    assert not old.ledger.holdings
 
 
 def test_write_refused_in_a_moment_without_the_lead_is_made_after_another_look(pair: MakePair) -> None:
@@ -290,11 +290,11 @@ def test_pods_deleted_and_bound_unseen_are_known_once_we_lead(pair: MakePair) ->
     (late,) = gang(w, "late", 2000, size=1)
     w.advance(3)
     assert bound(w, [late]) == 1
-    assert gone.uid in new.ledger.allocations
+    assert gone.uid in new.ledger.holdings
     w.remove(old)
     w.advance(25)
     assert new.leading
-    assert set(new.ledger.allocations) == {kept.uid, late.uid}
+    assert set(new.ledger.holdings) == {kept.uid, late.uid}
 
 
 def test_observations_from_before_the_look_are_not_taken_for_news(pair: MakePair) -> None:
@@ -308,12 +308,12 @@ def test_observations_from_before_the_look_are_not_taken_for_news(pair: MakePair
     w.cluster.remove(w.now(pods[1]))
     w.remove(old)
     w.advance(25)
-    assert set(new.ledger.allocations) == {pods[0].uid}
+    assert set(new.ledger.holdings) == {pods[0].uid}
     for seen in queued:
         sink(seen)
         assert pods[1].uid not in new.controller.registry._gang_of
     w.advance(1)
-    assert set(new.ledger.allocations) == {pods[0].uid}
+    assert set(new.ledger.holdings) == {pods[0].uid}
     new.link._sinks[0] = sink
 
 
@@ -360,7 +360,7 @@ def test_places_of_pods_that_a_job_lacks_are_held_once_by_the_next_leader(pair: 
     w.remove(old)
     until(w, lambda: w.leading is not None)
     check_pair(w)
-    assert sorted(held.assignment.node for held in w.ledger.allocations.values()) == sorted(plan)
+    assert sorted(held.assignment.node for held in w.ledger.holdings.values()) == sorted(plan)
     w.jobs.quota = None
     w.advance(3)
     assert tuple(w.jobs.nodes(job)) == plan

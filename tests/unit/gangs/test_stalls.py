@@ -45,7 +45,7 @@ def test_gang_rests_longer_each_time(world: MakeWorld) -> None:
     held = 0
     for _ in range(600):
         w.advance(1)
-        held += bool(w.ledger.allocations)
+        held += bool(w.ledger.holdings)
     assert w.gang("lacks").rest.stalled >= 4
     assert held < 330
 

@@ -139,7 +139,7 @@ def test_pod_of_an_array_comes_in_place_of_one_that_was_foreseen_and_lost_its_ro
     w.cluster.remove(w.now(taken))
     w.advance(2)
     assert w.jobs.nodes(job) == ["n0"] * 2
-    assert w.ledger.allocations.keys() == {pod.uid for pod in w.jobs.pods(job)}
+    assert w.ledger.holdings.keys() == {pod.uid for pod in w.jobs.pods(job)}
 
 
 def test_pods_of_a_resumed_array_that_have_no_place_yet_are_not_overtaken_before_they_exist(

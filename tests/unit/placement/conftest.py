@@ -10,11 +10,11 @@ from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.node import Node
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner
 from fluence_extender.room.ledger import Ledger
 from tests.core.engine import ENGINES, CoreEngine
+from tests.core.planning import LedgerPlanner
 
-Bench = tuple[Planner, Ledger, EligibilityIndex]
+Bench = tuple[LedgerPlanner, Ledger, EligibilityIndex]
 MakeBench = Callable[..., Bench]
 
 
@@ -38,7 +38,7 @@ def bench(engine: CoreEngine) -> MakeBench:
         for one in present:
             index.put(one)
         ledger.load(present, parse_resources(resources))
-        planner = Planner(ledger, index, chooser=engine.chooser(ledger, policy))
+        planner = LedgerPlanner(ledger, index, chooser=engine.chooser(ledger, policy))
         return planner, ledger, index
 
     return make

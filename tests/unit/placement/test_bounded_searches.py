@@ -17,7 +17,7 @@ from fluence_extender.placement.demand import MOST_PORTS, unplannable
 from fluence_extender.placement.reasons import ShapeNodes, never_a_place, no_place_now
 from fluence_extender.placement.search import Shape, homeless, place
 from fluence_extender.room import capacity
-from fluence_extender.room.capacity import CapacityTable, CopiedCapacity, NodeCapacity
+from fluence_extender.room.capacity import CapacityTable, NodeCapacity
 from fluence_extender.room.holdings import PortIndex
 
 PUTS = 30_000
@@ -109,7 +109,7 @@ def test_host_ports_in_use_are_indexed_once_until_they_change(looked: Counter[st
     for _ in range(10):
         assert place(shapes, table) is not None
     assert looked["ports"] <= 50 * 1000 + 100
-    CopiedCapacity(table).add_free("n0", Resources({"cpu": 1}), (HostPort(1),), -1)
+    table = table.changed([("n0", Resources({"cpu": 1}), (HostPort(1),))], ())
     assert place(shapes, table) == [{"n1": 1}]
 
 

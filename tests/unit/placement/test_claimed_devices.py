@@ -17,10 +17,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.trial import Trial
 from fluence_extender.room.holdings import Strength
-from fluence_extender.whatif.snapshot import LedgerCopy, snapshot
+from tests.core.planning import LedgerPlanner
 from tests.core.values import node, pod
 from tests.core.verdicts import evaluated_at_once  # noqa: F401
 from tests.unit.placement.conftest import MakeBench
@@ -54,7 +52,7 @@ def members(name: str, count: int, claims: Claims, group: str = "", gates: tuple
     ]
 
 
-def plan(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
+def plan(planner: LedgerPlanner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
     return planner.plan([Demand(one) for one in pods], gang)
 
 
@@ -62,7 +60,7 @@ def nodes_of(placed: Sequence[Assignment]) -> Counter[str]:
     return Counter(one.node for one in placed)
 
 
-def refusal(planner: Planner, pods: Sequence[Pod]) -> str:
+def refusal(planner: LedgerPlanner, pods: Sequence[Pod]) -> str:
     with pytest.raises(GangRefused) as caught:
         plan(planner, pods)
     return caught.value.reason.text
@@ -94,7 +92,7 @@ def test_pod_of_another_gang_joins_those_that_have_its_claim(bench: MakeBench) -
     filling = members("filling", 2, claim())
     plan(planner, filling, "four")
     assert plan(planner, [second], "five")[0].node not in {
-        ledger.allocations[one.uid].assignment.node for one in filling
+        ledger.holdings[one.uid].assignment.node for one in filling
     }
 
 
@@ -163,20 +161,20 @@ def held_by(one: Node, *uids: str) -> Node:
 
 def test_pods_whose_claims_have_the_right_devices_would_make_room(bench: MakeBench) -> None:
     nodes = [held_by(with_gpus("n0", "a", "b"), "u0", "u1"), held_by(with_gpus("n1", "b", "a"), "u2", "u3")]
-    planner, ledger, index = bench(nodes)
+    planner, ledger, _ = bench(nodes)
     low = [pod(f"low-{at}", 100, uid=f"u{at}", node=f"n{at // 2}") for at in range(4)]
     ledger.adopt_all([(one, one.name) for one in low], Strength.BOUND)
     demands = [Demand(one) for one in members("wide", 2, claim("b"))]
-    trial = Trial(ledger, index)
+    room = ledger.room().open_to("wide")
 
     def fits(*gone: str) -> bool:
-        return trial.fits(demands, "wide", (), frozenset(gone))
+        return planner.planner.fits(room.without(frozenset(gone)), demands)
 
     assert not fits()
     assert not fits("u0", "u3", "u1")
     assert fits("u1", "u2")
     assert not fits("u1")
-    places = trial.place(demands, "wide", (), frozenset({"u1", "u2"}))
+    places = planner.planner.find(room.without({"u1", "u2"}), demands)
     assert places is not None
     assert nodes_of(places) == {"n0": 1, "n1": 1}
     refusal(planner, [one.pod for one in demands])
@@ -185,14 +183,11 @@ def test_pods_whose_claims_have_the_right_devices_would_make_room(bench: MakeBen
 def test_answer_about_a_later_time_counts_the_devices_of_pods_that_have_ended_by_then(
     bench: MakeBench,
 ) -> None:
-    _, ledger, index = bench([held_by(with_gpus("n0", "a", "b"), "u0", "u1")])
+    planner, ledger, _ = bench([held_by(with_gpus("n0", "a", "b"), "u0", "u1")])
     low = [pod(f"low-{at}", 100, uid=f"u{at}", node="n0") for at in range(2)]
     ledger.adopt_all([(one, one.name) for one in low], Strength.BOUND)
-    copy = LedgerCopy(snapshot(ledger, index.nodes.values(), ["u0", "u1"]))
-    ours = members("ours", 1, claim("b"))
-    uses = [ledger.use_of(one.uid) for one in low]
-    for use, fits in zip(uses, (False, True), strict=True):
-        assert use is not None
-        copy.remove(use)
-        found = copy.planner.find([Demand(one) for one in ours], "ours")
+    demands = [Demand(one) for one in members("ours", 1, claim("b"))]
+    room = ledger.snapshot().open_to("ours")
+    for gone, fits in (({"u0"}, False), ({"u0", "u1"}, True)):
+        found = planner.planner.find(room.without(gone), demands)
         assert (found is not None) is fits

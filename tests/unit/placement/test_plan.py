@@ -16,8 +16,8 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Toleration
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
 from fluence_extender.room.ledger import Ledger
+from tests.core.planning import LedgerPlanner
 from tests.core.values import GIB, asks, node, pod
 from tests.unit.placement.conftest import MakeBench
 
@@ -39,7 +39,7 @@ resources:
 NO_THREE = "unsatisfiable: the backends that match have 2 qpu for one pod, and it asks for 3: ask for less in each pod"
 
 
-def plan(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
+def plan(planner: LedgerPlanner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
     return planner.plan([Demand(one) for one in pods], gang)
 
 
@@ -47,7 +47,7 @@ def nodes_of(assignments: Sequence[Assignment]) -> Counter[str]:
     return Counter(one.node for one in assignments)
 
 
-def refused(planner: Planner, pods: Sequence[Pod]) -> GangRefused:
+def refused(planner: LedgerPlanner, pods: Sequence[Pod]) -> GangRefused:
     with pytest.raises(GangRefused) as caught:
         plan(planner, pods)
     return caught.value
@@ -56,7 +56,7 @@ def refused(planner: Planner, pods: Sequence[Pod]) -> GangRefused:
 def state(ledger: Ledger) -> object:
     """Return everything that a failed plan must leave as it was."""
     return (
-        dict(ledger.allocations),
+        dict(ledger.holdings),
         {name: (account.free, account.ports) for name, account in ledger.accounts.items()},
         ledger.overcommitted,
         ledger.version,
@@ -76,7 +76,7 @@ def test_each_pod_is_an_allocation_of_its_own(bench: MakeBench) -> None:
     planner, ledger, _ = bench([node("n0"), node("n1")])
     pods = [pod(f"p{number}", 2000) for number in range(4)]
     plan(planner, pods)
-    assert {held.requests for held in ledger.allocations.values()} == {asks(2000, 1)}
+    assert {held.requests for held in ledger.holdings.values()} == {asks(2000, 1)}
     ledger.release(pods[1].uid)
     assert nodes_of(plan(planner, [pod("q", 2000)])) == {"n0": 1}
 

@@ -15,7 +15,7 @@ from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement.demand import MOST_RULE_SETS, Demand, unplannable
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.matching import MOST_RULED_KINDS
-from fluence_extender.placement.plan import Planner
+from tests.core.planning import LedgerPlanner
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import MakeBench
 
@@ -43,11 +43,11 @@ def racks(nodes: int, zones: int = 1, cpu: int = 4000) -> list[Node]:
     return [node(f"n{at}", cpu, labels={HOSTNAME: f"n{at}", ZONE: f"z{at % zones}"}) for at in range(nodes)]
 
 
-def placed(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> Counter[str]:
+def placed(planner: LedgerPlanner, pods: Sequence[Pod], gang: object = "gang") -> Counter[str]:
     return Counter(one.node for one in planner.plan([Demand(one) for one in pods], gang))
 
 
-def why(planner: Planner, pods: Sequence[Pod]) -> tuple[ReasonCode, str]:
+def why(planner: LedgerPlanner, pods: Sequence[Pod]) -> tuple[ReasonCode, str]:
     with pytest.raises(GangRefused) as caught:
         placed(planner, pods)
     return caught.value.reason.code, caught.value.reason.text
@@ -63,14 +63,14 @@ def test_more_members_than_nodes_are_unsatisfiable(bench: MakeBench) -> None:
     code, text = why(planner, members(7, apart=(term(),)))
     assert code is ReasonCode.UNSATISFIABLE
     assert text == "unsatisfiable: needs 7 different nodes (required podAntiAffinity), 6 take it"
-    assert not ledger.allocations
+    assert not ledger.holdings
 
 
 def test_pods_that_run_without_the_rule_close_their_nodes_too(bench: MakeBench) -> None:
     planner, ledger, _ = bench(racks(3))
     ledger.put_foreign(pod("x", 100, scheduler="x", node="n1", labels={"app": "a"}))
     assert placed(planner, members(2, apart=(term(),))) == {"n0": 1, "n2": 1}
-    ledger.undo(list(ledger.allocations))
+    planner.release(list(ledger.holdings))
     code, text = why(planner, members(3, apart=(term(),)))
     assert (code, text) == (
         ReasonCode.BUSY,

@@ -18,7 +18,6 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.topology_constraints import (
     PODSET_GROUP,
     PODSET_PREFERRED,
@@ -28,6 +27,7 @@ from fluence_extender.placement.topology_constraints import (
     TopologyConstraint,
     topology_constraints,
 )
+from tests.core.planning import LedgerPlanner
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import Bench, MakeBench
 
@@ -81,14 +81,14 @@ def preferred(level: str) -> dict[str, str]:
     return {TOPOLOGY_PREFERRED_ANNOTATION: level}
 
 
-def racks(planner: Planner, pods: Sequence[Pod], settled: Sequence[SettledMember] = ()) -> Counter[str]:
+def racks(planner: LedgerPlanner, pods: Sequence[Pod], settled: Sequence[SettledMember] = ()) -> Counter[str]:
     """Return how many members each rack gets."""
     return Counter(
         one.node.split("x")[0] for one in planner.plan([Demand(one) for one in pods], "gang", settled)
     )
 
 
-def refused(planner: Planner, pods: Sequence[Pod], settled: Sequence[SettledMember] = ()) -> Reason:
+def refused(planner: LedgerPlanner, pods: Sequence[Pod], settled: Sequence[SettledMember] = ()) -> Reason:
     with pytest.raises(GangRefused) as caught:
         planner.plan([Demand(one) for one in pods], "gang", settled)
     return caught.value.reason
@@ -111,7 +111,7 @@ def test_domains_of_equal_names_in_two_zones_are_different(make: MakeBench) -> N
         ReasonCode.UNSATISFIABLE,
         "unsatisfiable: no rack holds 5 x 4 cpu + 1Gi memory (the largest holds 4, short of cpu)",
     )
-    assert not ledger.allocations
+    assert not ledger.holdings
 
 
 def test_required_level_that_is_full_now_is_busy_and_names_the_most_that_fits(make: MakeBench) -> None:
@@ -194,13 +194,13 @@ def test_unequal_members_share_the_required_domain(make: MakeBench) -> None:
 
 
 def test_kueue_pod_sets_choose_a_domain_each_unless_they_are_grouped(make: MakeBench) -> None:
-    planner, ledger, _ = make(cluster())
+    planner, _, _ = make(cluster())
     notes = {PODSET_REQUIRED: RACK}
     role = "jobset.sigs.k8s.io/replicatedjob-name"
     first = members(4, notes, labels={role: "workers"})
     second = members(3, notes, first=4, labels={role: "servers"})
     assert racks(planner, [*first, *second]) == {"a1": 4, "b1": 3}
-    ledger.undo([one.uid for one in [*first, *second]])
+    planner.release([one.uid for one in [*first, *second]])
     grouped = {**notes, PODSET_GROUP: "one"}
     assert (
         refused(planner, members(4, grouped) + members(3, grouped, labels={role: "servers"})).code
@@ -307,4 +307,4 @@ def test_failed_plan_with_constraints_leaves_nothing_allocated(make: MakeBench) 
         4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "b"}, first=4
     )
     assert refused(planner, pods).code in (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
-    assert not ledger.allocations
+    assert not ledger.holdings

@@ -7,18 +7,11 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.freed_slots import slots_by_row
-from fluence_extender.room.capacity import (
-    CapacityTable,
-    CopiedCapacity,
-    LiveCapacity,
-    NodeCapacity,
-)
+from fluence_extender.room.capacity import CapacityTable, LiveCapacity, NodeCapacity, Use
 from fluence_extender.room.holdings import Journal, NodeAccount
-from fluence_extender.room.pod_use import PodUse, RemovablePods
 from tests.core.values import asks
 
 NODES = tuple(f"n{number}" for number in range(4))
@@ -29,48 +22,45 @@ def table() -> CapacityTable:
     return CapacityTable.of({name: NodeCapacity(asks(4000, 8, pods=10)) for name in NODES})
 
 
-def uses(dice: random.Random) -> list[PodUse]:
+def uses(dice: random.Random) -> list[Use]:
     return [
-        PodUse(
-            Assignment(f"u{number}", dice.choice((*NODES, "elsewhere"))),
+        (
+            dice.choice((*NODES, "elsewhere")),
             Resources(
                 {"cpu": dice.choice((0, 500, 1000)), "pods": 1, "example.com/fpga": dice.randint(0, 1)}
             ),
             PORT if dice.random() < 0.2 else (),
         )
-        for number in range(dice.randint(1, 12))
+        for _ in range(dice.randint(1, 12))
     ]
+
+
+def shown(counted: CapacityTable) -> object:
+    return {name: counted.of_node(name) for name in NODES}, counted.ports
 
 
 @given(st.integers(0, 2**20))
 def test_counting_many_pods_at_once_equals_counting_them_one_by_one(seed: int) -> None:
     dice = random.Random(seed)
-    found = uses(dice)
-    many, single = table(), CopiedCapacity(table())
-    removable = RemovablePods(many)
-    for use in found:
-        removable.add(use)
-    chosen = [use for use in found if dice.random() < 0.6]
-    here, others = removable.split([use.uid for use in chosen])
-    assert set(others) >= {use.uid for use in chosen if use.ports}
-    removable.add_free(here, -1)
-    for use in chosen:
-        if not use.ports:
-            single.add_free(use.assignment.node, use.requests, (), -1)
-    for name in NODES:
-        ours, theirs = many.of_node(name), single.now().of_node(name)
-        assert {one: ours.get(one, 0) for one in {*ours, *theirs}} == {
-            one: theirs.get(one, 0) for one in {*ours, *theirs}
-        }
-    removable.add_free(here, 1)
-    assert {name: many.of_node(name)["cpu"] for name in NODES} == dict.fromkeys(NODES, 4000)
+    taken = uses(dice)
+    before = table()
+    many, single = before.changed(taken, ()), before
+    for use in taken:
+        single = single.changed((use,), ())
+    assert shown(many) == shown(single)
+    assert shown(many.changed((), taken)) == shown(before) == shown(table())
 
 
 def test_ports_are_counted_as_often_as_they_are_taken() -> None:
-    counted = CopiedCapacity(table())
-    for sign, left in ((-1, PORT), (-1, PORT * 2), (1, PORT), (1, ())):
-        counted.add_free("n1", asks(0, 0), PORT, sign)
-        assert counted.now().ports.get(1, ()) == left
+    counted, use = table(), ("n1", asks(0, 0), PORT)
+    for taken, given_back, left in (
+        ((use,), (), PORT),
+        ((use,), (), PORT * 2),
+        ((), (use,), PORT),
+        ((), (use,), ()),
+    ):
+        counted = counted.changed(taken, given_back)
+        assert counted.ports.get(1, ()) == left
 
 
 def test_copy_is_independent_of_the_original() -> None:
@@ -113,9 +103,8 @@ def test_resources_that_only_pods_name_do_not_make_the_table_wider() -> None:
         strange = Resources({"cpu": 10, f"example.com/r{number}": 1})
         account.add(f"u{number}", strange, foreign=True)
         assert not slots_by_row(live.now().row_of(strange).tolist(), live.now().free).any()
-        copy = CopiedCapacity(live.now().copy())
-        copy.add_free("n0", strange, (), 1)
-        assert not slots_by_row(copy.now().row_of(strange).tolist(), copy.now().free).any()
+        changed = live.now().changed((), [("n0", strange, ())])
+        assert not slots_by_row(changed.row_of(strange).tolist(), changed.free).any()
     assert live.now().free.shape[1] == width
     assert live.now().of_node("n0")["cpu"] == 3000
 
@@ -127,9 +116,8 @@ def test_resource_that_is_all_in_use_is_free_in_a_copy_without_its_pods() -> Non
     live.now()
     both = Resources({"example.com/fpga": 2})
     account.add("u", both, foreign=False)
-    copy = CopiedCapacity(live.now().copy())
-    copy.add_free("n0", both, (), 1)
-    assert copy.now().of_node("n0")["example.com/fpga"] == 2
+    changed = live.now().changed((), [("n0", both, ())])
+    assert changed.of_node("n0")["example.com/fpga"] == 2
 
 
 def test_what_pods_use_beyond_a_node_counts_once_a_node_has_that_resource() -> None:

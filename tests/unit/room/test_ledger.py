@@ -27,7 +27,7 @@ def take(ledger: Ledger, one: Pod, where: str = "n0", gang: object = "g") -> Non
 
 def accepts(ledger: Ledger, requests: Resources, where: str = "n0") -> bool:
     """Return whether a pod with these requests has room on the node now."""
-    return place([Shape(requests, 1, ledger.in_order({where}))], ledger.free.now()) is not None
+    return place([Shape(requests, 1, ledger.room().in_order({where}))], ledger.free.now()) is not None
 
 
 def other(
@@ -74,9 +74,9 @@ def test_gang_is_allocated_whole_or_not_at_all(make: MakeLedger, last: str) -> N
         return
     with pytest.raises(NoCapacity, match=last):
         ledger.take_all(places, "g")
-    assert not any(ledger.allocations.get(one.uid) for one in members)
+    assert not any(ledger.holdings.get(one.uid) for one in members)
     assert accepts(ledger, asks(4000))
-    assert ledger.allocations.keys() == {earlier.uid}
+    assert ledger.holdings.keys() == {earlier.uid}
 
 
 def test_release_of_an_unknown_pod_changes_nothing(make: MakeLedger) -> None:
@@ -91,7 +91,7 @@ def test_place_without_capacity_is_refused_and_nothing_is_allocated(make: MakeLe
     take(ledger, pod("a", 3000))
     with pytest.raises(NoCapacity, match="n0"):
         take(ledger, pod("b", 2000))
-    assert len(ledger.allocations) == 1
+    assert len(ledger.holdings) == 1
 
 
 def test_place_on_an_unknown_node_is_refused(make: MakeLedger) -> None:
@@ -138,7 +138,7 @@ def test_foreign_pod_on_planned_capacity_overcommits_the_node_until_a_pod_leaves
     take(ledger, planned)
     ledger.put_foreign(other(2000))
     assert ledger.overcommitted == {"n0"}
-    assert ledger.closed("anybody") == {"n0"}
+    assert ledger.room().open_to("anybody").closed == {"n0"}
     ledger.release(planned.uid)
     assert ledger.overcommitted == set()
     assert accepts(ledger, asks(2000))
@@ -197,7 +197,7 @@ def test_steered_pod_gets_its_nominated_node_again(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     steered = pod(cpu=3000, nominated="n1")
     assert ledger.resume(steered, "g") == Assignment(steered.uid, "n1")
-    assert ledger.allocations[steered.uid].strength is Strength.COMMITTED
+    assert ledger.holdings[steered.uid].strength is Strength.COMMITTED
     assert not accepts(ledger, asks(2000), "n1")
 
 
@@ -214,7 +214,7 @@ def test_steered_pod_that_does_not_fit_any_more_is_not_resumed(make: MakeLedger,
     ledger = make(node("n0"))
     ledger.put_foreign(other(100, host_ports=(HostPort(80),)))
     assert ledger.resume(steered, "g") is None
-    assert not ledger.allocations
+    assert not ledger.holdings
 
 
 def test_strength_only_grows(make: MakeLedger) -> None:
@@ -224,7 +224,7 @@ def test_strength_only_grows(make: MakeLedger) -> None:
     ledger.strengthen(one.uid, Strength.BOUND)
     ledger.strengthen(one.uid, Strength.COMMITTED)
     ledger.strengthen("nobody", Strength.BOUND)
-    assert ledger.allocations[one.uid].strength is Strength.BOUND
+    assert ledger.holdings[one.uid].strength is Strength.BOUND
 
 
 def test_node_joins_is_resized_and_leaves_with_allocations(make: MakeLedger) -> None:
@@ -257,7 +257,7 @@ def test_node_that_returns_has_its_allocations_counted_again(make: MakeLedger) -
 def test_last_node_may_leave_and_another_join(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     ledger.drop_node("n0")
-    assert ledger.in_order(["n0"]) == ()
+    assert ledger.room().in_order(["n0"]) == ()
     ledger.put_node(node("n5"))
     assert accepts(ledger, asks(4000), "n5")
 
@@ -344,7 +344,7 @@ def test_resized_pod_is_counted_again_on_its_node(make: MakeLedger, cpu: int) ->
     ledger.amend(after)
     assert ledger.accounts["n0"].free["cpu"] == 4000 - cpu
     assert ("n0" in ledger.overcommitted) == (cpu > 4000)
-    assert ledger.allocations[before.uid].requests == after.requests
+    assert ledger.holdings[before.uid].requests == after.requests
     if cpu < 4000:
         assert accepts(ledger, asks(4000 - cpu))
         assert not accepts(ledger, asks(4001 - cpu))

@@ -50,9 +50,9 @@ def test_devices_stay_held_when_the_resources_are_replaced(make: MakeLedger) -> 
 def test_removed_device_is_held_to_the_end_and_gets_no_new_pod(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     held = simulate(ledger, 2)
-    assert ledger.allocations[held.uid].assignment.backend == "a"
+    assert ledger.holdings[held.uid].assignment.backend == "a"
     ledger.load([node("n0")], parse_resources("resources: [{type: simulator, name: b, count: 2}]"))
-    assert ledger.allocations[held.uid].assignment.backend == "a"
+    assert ledger.holdings[held.uid].assignment.backend == "a"
     assert free(ledger, 4) == 2
     ledger.load([node("n0")], parse_resources(PAIR))
     assert free(ledger, 4) == 2
@@ -101,7 +101,7 @@ def test_stamp_gives_no_more_than_was_asked_for(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     ledger.adopt(stamped("/cluster/b", amount=2_000), "g", Strength.BOUND)
     assert free(ledger, 2) == 2
-    held = next(iter(ledger.allocations.values()))
+    held = next(iter(ledger.holdings.values()))
     assert [share.amount for share in held.assignment.devices] == [2]
 
 
@@ -148,5 +148,5 @@ def test_resized_pod_keeps_its_devices(make: MakeLedger) -> None:
     one = pod("a", 1000, node="n0", devices={"simulator": 2})
     held = ledger.adopt(one, "g", Strength.BOUND)
     ledger.amend(dataclasses.replace(one, requests=asks(2000, 1)))
-    assert ledger.allocations[one.uid].assignment == held
+    assert ledger.holdings[one.uid].assignment == held
     assert free(ledger, 4) == 2

@@ -20,7 +20,6 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner
 from fluence_extender.room.ledger import Ledger
 from fluence_extender.whatif.manifests import SimulationRequest, read_question, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
@@ -28,6 +27,7 @@ from fluence_extender.whatif.simulation import Simulation, SimulationResult
 from fluence_extender.whatif.snapshot import CopiedGangs, snapshot
 from fluence_extender.whatif.trials import try_templates
 from tests.core.engine import EMBEDDED
+from tests.core.planning import LedgerPlanner
 
 NOW = 1_000_000.0
 RACK = "example.com/rack"
@@ -50,7 +50,7 @@ class Cluster:
     def run(self, pods: Iterable[Pod], until: float | None = None) -> None:
         """Let pods of ours run; they end at ``until`` seconds from now."""
         running = list(pods)
-        Planner(self.ledger, self.index).plan([Demand(one) for one in running], running[0].name)
+        LedgerPlanner(self.ledger, self.index).plan([Demand(one) for one in running], running[0].name)
         if until is not None:
             self.ends.update({one.uid: NOW + until for one in running})
 
@@ -58,7 +58,7 @@ class Cluster:
         """Let a gang run that may become a victim; it is whole with ``size`` of its pods, 0 for all."""
         running = list(pods)
         key = WorkloadIndex().membership(running[0]).key
-        places = Planner(self.ledger, self.index).plan([Demand(one) for one in running], key)
+        places = LedgerPlanner(self.ledger, self.index).plan([Demand(one) for one in running], key)
         whole = size or len(running)
         membership = Membership(key, whole, "the test")
         bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]
@@ -88,7 +88,7 @@ class Cluster:
     def state(self) -> object:
         """Return everything that a simulation must leave as it is."""
         accounts = {name: (one.free, one.ports) for name, one in self.ledger.accounts.items()}
-        return dict(self.ledger.allocations), accounts, self.ledger.version
+        return dict(self.ledger.holdings), accounts, self.ledger.version
 
 
 def request_of(

@@ -16,6 +16,7 @@ from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
+from fluence_extender.room.holds import HoldKind
 from fluence_extender.whatif.preemption_preview import PreemptionOutcome, PreemptionPreview
 from fluence_extender.whatif.result_json import named_namespaces, results_as_json
 from fluence_extender.whatif.simulation import SimulationResult
@@ -224,7 +225,7 @@ def test_members_beyond_the_size_of_a_gang_do_not_preempt(cluster: type[Cluster]
 def test_gang_that_could_preempt_a_preemptor_may_use_nodes_held_for_it(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     waiting = GangKey("lab", "waiting", Convention.LABEL)
-    there.ledger.preemptor_holds.hold(waiting, {"n0"})
+    there.ledger.held_nodes.hold(HoldKind.PREEMPTION, waiting, {"n0"})
     there.context.preemptors[waiting] = PreemptorDemand(
         order=newcomer(waiting, 500, (0.0, 0)), priority=500, device_types=frozenset({"qpu"})
     )

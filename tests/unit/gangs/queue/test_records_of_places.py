@@ -114,8 +114,8 @@ def test_forged_record_places_no_pod_past_its_queues_limit(world: World, kind: s
     forged = [pinned(world, name, record.replace("a0", name), group) for name in ("a0", "a1")]
     world.restart()
     world.advance(2.0)
-    assert [one.uid in world.ledger.allocations for one in forged] == [False, False]
-    assert first.uid in world.ledger.allocations
+    assert [one.uid in world.ledger.holdings for one in forged] == [False, False]
+    assert first.uid in world.ledger.holdings
     assert used(world) == (1, 0)
 
 
@@ -134,7 +134,7 @@ def test_forged_record_on_a_bound_pod_charges_nobody_else(world: World, kind: st
 def test_own_record_is_believed_after_a_restart(world: World) -> None:
     first = fill(world)
     world.restart()
-    assert world.ledger.allocations[first.uid].assignment.node == "n0"
+    assert world.ledger.holdings[first.uid].assignment.node == "n0"
     assert used(world) == (1, 0)
 
 
@@ -146,7 +146,7 @@ def test_record_counts_for_no_queue_that_doesnt_take_the_namespace(world: World)
     world.restart()
     world.advance(1.0)
     assert used(world) == (1, 0)
-    assert steered.uid not in world.ledger.allocations
+    assert steered.uid not in world.ledger.holdings
 
 
 def test_steered_gang_gets_no_place_that_its_queue_has_given_to_another_since(world: World) -> None:
@@ -154,7 +154,7 @@ def test_steered_gang_gets_no_place_that_its_queue_has_given_to_another_since(wo
     dropped = pinned(world, "a0", SEAL.on_pod(Pod("default", "a0", "uid-a0"), "1 group/a0 in physics"))
     world.restart()
     world.advance(1.0)
-    assert dropped.uid not in world.ledger.allocations
+    assert dropped.uid not in world.ledger.holdings
     assert used(world) == (1, 0)
 
 
@@ -169,7 +169,7 @@ def test_plan_of_a_job_places_one_pod_for_each_of_its_indexes(world: World) -> N
     ]
     world.restart()
     world.advance(0.1)
-    held = [one for one in pods if one.uid in world.ledger.allocations]
+    held = [one for one in pods if one.uid in world.ledger.holdings]
     assert len(held) == 2
     assert used(world) == (2, 0)
 
