@@ -199,7 +199,7 @@ class Controller:
             if node is not None:
                 self._take_node(node)
         if touched.counts and self.started:
-            self.ledger.device_rooms.count_anew()
+            self.ledger.claim_rooms.count_anew()
             self.ledger.changed()
         self._take_again(touched.pods)
 

@@ -30,7 +30,7 @@ TOO_MANY_PORTS = (
 class Demand:
     """A pod to be placed.
 
-    ``barred`` are the nodes that recently refused it, or that other pods keep it from. ``levels`` are the node labels
+    ``barred`` are nodes that it may not use, such as those that recently refused it. ``levels`` are the node labels
     for which its PodGroup requires a single domain. ``job_size`` is how many pods its Job has at once if its topology
     constraints depend on that, else 0.
     """

@@ -65,7 +65,7 @@ class Lacks:
         pod, barred = demands[0].pod, demands[0].barred
         if len(groups) > 1 or pod.ruled or pod.devices or pod.host_ports or pod.confined_to or barred:
             return None
-        if any(one.constraints for one in demands) or pod.claims:
+        if any(one.constraints for one in demands) or pod.claims or self._ledger.room().kept_from(pod):
             return None
         nodes = self._ledger.room().in_order(self._eligibility.eligible(pod))
         # Equal tuples are stored once, so that lacks of the same amounts share a room.

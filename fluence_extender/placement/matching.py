@@ -7,6 +7,7 @@ than amounts limit. `device_search` chooses the devices of all pods together. No
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
@@ -85,7 +86,7 @@ class Matching:
         failed: set[object] = set()
         trials = self._trials(room, demands)
         for way, pins in islice(search.ways(), MOST_WAYS):
-            pinned = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
+            pinned = frozenset((key, len(pods)) for key, pods in _grouped(room, asking, pins).items())
             if pinned in failed:
                 continue
             groups = self.groups(room, demands, pins)
@@ -124,7 +125,7 @@ class Matching:
         """Return the pods that ask for devices with their nodes, those with the fewest devices to choose from first."""
         catalogue = room.devices.catalogue
         device_pods: list[DevicePod] = []
-        for key, some in grouped(asking).items():
+        for key, some in _grouped(room, asking).items():
             nodes = self._usable(room, key, some[0].pod)
             device_pods.extend(DevicePod(demand.pod, nodes) for demand in some)
         choices: dict[object, int] = {}
@@ -145,7 +146,7 @@ class Matching:
         """Return the demands as shapes, each with its pods in the order of their ranks."""
         found: list[Group] = []
         orders: dict[object, tuple[str, ...]] = {}
-        for key, pods in self._by_shape(demands, pins).items():
+        for key, pods in self._by_shape(room, demands, pins).items():
             pod = pods[0]
             same_nodes = (key.signature, key.barred, key.pin)
             if same_nodes not in orders:
@@ -156,19 +157,20 @@ class Matching:
         return found
 
     def _by_shape(
-        self, demands: Sequence[Demand], pins: Mapping[str, str] | None
+        self, room: Room, demands: Sequence[Demand], pins: Mapping[str, str] | None
     ) -> dict[ShapeKey, list[Pod]]:
         """Return equal pods by their key, in the order of their ranks.
 
         The last result is cached, because a search for victims passes the same tuple of demands repeatedly.
         """
-        if not pins and self._last[0] is demands:
+        lasting = not pins and isinstance(demands, tuple) and not room.keeps_apart
+        if lasting and self._last[0] is demands:
             return self._last[1]
         found = {
             key: sorted((demand.pod for demand in members), key=rank_key)
-            for key, members in grouped(demands, pins).items()
+            for key, members in _grouped(room, demands, pins).items()
         }
-        if not pins and isinstance(demands, tuple):
+        if lasting and isinstance(demands, tuple):
             self._last = (demands, found)
         return found
 
@@ -226,6 +228,15 @@ class Matching:
                 for _ in range(placed[name]):
                     nodes[next(waiting).uid] = name
         return nodes
+
+
+def _grouped(
+    room: Room, demands: Sequence[Demand], pins: Mapping[str, str] | None = None
+) -> dict[ShapeKey, list[Demand]]:
+    """Return equal demands by key. Those that pods keep from different nodes aren't equal."""
+    if room.keeps_apart:
+        demands = [replace(demand, barred=demand.barred | room.kept_from(demand.pod)) for demand in demands]
+    return grouped(demands, pins)
 
 
 def _by_kind(devices: Sequence[Chosen]) -> list[Chosen]:

@@ -154,7 +154,8 @@ class Planner:
         if self._countable[0] is not demands:
             free = not any(demand.pod.devices or demand.pod.ruled or demand.constraints for demand in demands)
             self._countable = demands, free and len(grouped(demands)) == 1
-        if not self._countable[1]:
+        kept = room.keeps_apart and any(room.kept_from(demand.pod) for demand in demands)
+        if kept or not self._countable[1]:
             return self.find(room, demands, settled) is not None
         return self.has_capacity(room, demands[0], len(demands))
 

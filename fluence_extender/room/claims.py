@@ -53,7 +53,7 @@ class ClaimRoom:
     ``rooms`` returns the counts that are to be asked.
     """
 
-    def __init__(self, rooms: Callable[[], DeviceRooms], claims: Claims, whole: bool = False) -> None:
+    def __init__(self, rooms: Callable[[], ClaimRooms], claims: Claims, whole: bool = False) -> None:
         self._rooms = rooms
         self._is_whole = whole
         self.claims = claims
@@ -98,7 +98,7 @@ class ClaimRoom:
 class _Hosted:
     """The cached counts for one kind of pod, of the nodes that were counted so far."""
 
-    def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool) -> None:
+    def __init__(self, rooms: ClaimRooms, claims: Claims, whole: bool) -> None:
         self._rooms = rooms
         self._claims = claims
         self._whole = whole
@@ -157,7 +157,7 @@ class _Waiter:
         return all(node.has_by_itself(claim.extended) for claim in self.claims)
 
 
-class DeviceRooms:
+class ClaimRooms:
     """Counts the pods with claims that ``nodes`` host. ``revision`` grows when a count may have changed."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -171,9 +171,9 @@ class DeviceRooms:
         self._shared_on: dict[str, Counter[str]] = {}
         self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
 
-    def copy(self) -> DeviceRooms:
+    def copy(self) -> ClaimRooms:
         """Return a copy for the present state of the nodes."""
-        copied = DeviceRooms(dict(self._nodes))
+        copied = ClaimRooms(dict(self._nodes))
         copied.without(self._gone)
         for uid, one in self._waiters.items():
             copied.put(uid, one.node, one.claims, one.ungated)

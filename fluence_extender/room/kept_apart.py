@@ -158,6 +158,11 @@ class KeptApart:
 
     # Answers.
 
+    @property
+    def has_terms(self) -> bool:
+        """Whether any pod keeps others from nodes."""
+        return bool(self._entries)
+
     def nodes(self, pod: Pod) -> frozenset[str]:
         """Return the nodes that the pod must avoid."""
         if not self._entries:

@@ -19,7 +19,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING
 from fluence_extender.room.capacity import LiveCapacity, NodeCapacity
-from fluence_extender.room.claims import DeviceRooms
+from fluence_extender.room.claims import ClaimRooms
 from fluence_extender.room.devices import (
     DeviceUse,
     match_request,
@@ -63,7 +63,7 @@ class Ledger:
         descending = policy not in LOW_FIRST
         self._order = NodeOrder(descending, spreads=policy == "spread")
         self._holdings: dict[str, Holding] = {}
-        self._rooms = DeviceRooms(self._nodes)
+        self._rooms = ClaimRooms(self._nodes)
         self.kept_apart = KeptApart(self._nodes)
         self.graph = CurrentGraph(self._nodes, levels, descending)
         self._foreign: dict[str, str] = {}
@@ -169,7 +169,7 @@ class Ledger:
         return all(device is not None and use.free(device) >= amount for device, amount in devices)
 
     @property
-    def device_rooms(self) -> DeviceRooms:
+    def claim_rooms(self) -> ClaimRooms:
         """How many pods with claims nodes host, and which pods wait for their claims."""
         return self._rooms
 
@@ -269,12 +269,6 @@ class Ledger:
         self.version += 1
 
     # Our pods.
-
-    def take(
-        self, pod: Pod, assignment: Assignment, gang: object, strength: Strength = Strength.PLANNED
-    ) -> None:
-        """Allocate the planned place of one pod. Raises as `take_all`."""
-        self.take_all(((pod, assignment),), gang, strength)
 
     def take_all(
         self,

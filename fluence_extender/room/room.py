@@ -19,11 +19,11 @@ from typing import Generic, TypeVar
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.room.capacity import CapacityTable
-from fluence_extender.room.claims import ClaimRoom, DeviceRooms
+from fluence_extender.room.claims import ClaimRoom, ClaimRooms
 from fluence_extender.room.devices import DeviceUse
 from fluence_extender.room.holdings import Holding, Strength, holding_of
 from fluence_extender.room.holds import GangNodes, HeldNodes, Hold
-from fluence_extender.room.kept_apart import KeptApart
+from fluence_extender.room.kept_apart import NO_NODES, KeptApart
 from fluence_extender.room.order import NodeOrder
 
 
@@ -59,11 +59,11 @@ class Facts:
 
     order: NodeOrder
     kept_apart: KeptApart
-    claims: DeviceRooms
+    claims: ClaimRooms
     gang_nodes: GangNodes
     holdings: Mapping[str, Holding]
     _kept_apart: _Copy[KeptApart] | None = field(default=None, init=False)
-    _claims: _Copy[DeviceRooms] | None = field(default=None, init=False)
+    _claims: _Copy[ClaimRooms] | None = field(default=None, init=False)
 
     def kept_apart_with(self, placed: Placements, gone: Gone) -> KeptApart:
         """Return the rules about other pods with the pods ``placed`` and without those ``gone``."""
@@ -73,7 +73,7 @@ class Facts:
             self._kept_apart = _Copy(self.kept_apart.copy())
         return self._kept_apart.brought_to(placed, gone, _put_apart)
 
-    def claims_with(self, placed: Placements, gone: Gone) -> DeviceRooms:
+    def claims_with(self, placed: Placements, gone: Gone) -> ClaimRooms:
         """Return the pods that wait for claims with the pods ``placed`` and without those ``gone``."""
         if not placed and not gone:
             return self.claims
@@ -86,12 +86,12 @@ def _put_apart(rules: KeptApart, pod: Pod, node: str) -> None:
     rules.put(pod, node, bound=False)
 
 
-def _put_claims(rooms: DeviceRooms, pod: Pod, node: str) -> None:
+def _put_claims(rooms: ClaimRooms, pod: Pod, node: str) -> None:
     if pod.claims:
         rooms.put(pod.uid, node, pod.claims)
 
 
-Copied = TypeVar("Copied", KeptApart, DeviceRooms)
+Copied = TypeVar("Copied", KeptApart, ClaimRooms)
 
 
 class _Copy(Generic[Copied]):
@@ -250,9 +250,21 @@ class Room:
         return self.facts.kept_apart_with(self.placed, self.gone)
 
     @property
-    def claims(self) -> DeviceRooms:
+    def claims(self) -> ClaimRooms:
         """The pods that wait for claims. Other rooms change it, so don't keep it."""
         return self.facts.claims_with(self.placed, self.gone)
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether a pod with a place may keep others from nodes."""
+        return self.facts.kept_apart.has_terms or any(place.pod.apart for place in self.placed.values())
+
+    def kept_from(self, pod: Pod) -> frozenset[str]:
+        """Return the nodes from which the required anti-affinity of pods with places keeps the pod."""
+        if not self.placed and not self.facts.kept_apart.nodes(pod):
+            # Fewer pods keep it from no more nodes.
+            return NO_NODES
+        return self.kept_apart.nodes(pod)
 
     def claim_room(self, pod: Pod) -> ClaimRoom | None:
         """Return how many pods with the claims of ``pod`` nodes host, None for a pod without claims."""

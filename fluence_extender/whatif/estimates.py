@@ -187,8 +187,7 @@ class Estimates:
 
     def _queued(self, gang: Gang) -> Queued:
         def demand(pod: Pod) -> Demand:
-            kept_from = self._controller.ledger.kept_apart.nodes(pod)
-            return Demand(pod, kept_from, *owner_topology(self._controller.registry.workloads, pod))
+            return Demand(pod, frozenset(), *owner_topology(self._controller.registry.workloads, pod))
 
         pods = sorted((member.pod for member in gang.placeless()), key=rank_key)
         settled = [

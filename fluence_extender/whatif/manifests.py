@@ -112,9 +112,9 @@ class RequestedGang:
     refusal: Reason | None = None
     submission: Submission = NOTHING_SAID
 
-    def demand(self, pod: Pod, barred: frozenset[str] = frozenset()) -> Demand:
-        """Return the demand of one of the pods, which must avoid the nodes ``barred``."""
-        return Demand(pod, barred, *self.topology[pod.uid])
+    def demand(self, pod: Pod) -> Demand:
+        """Return the demand of one of the pods."""
+        return Demand(pod, frozenset(), *self.topology[pod.uid])
 
     @property
     def has_levels(self) -> bool:

@@ -126,18 +126,15 @@ class Reducer:
             )
             for pod in pods
         ]
-        if not self._fits(free, [Demand(pod, self._kept_from(pod)) for pod in free]):
+        if not self._fits(free, [Demand(pod) for pod in free]):
             return None
         text = f"{_all_fit(len(pods))} without {'their' if len(pods) > 1 else 'its'} topology"
         return Reduction("topology", "near each other", "anywhere", text)
 
     def _fits(self, pods: Sequence[Pod], demands: Sequence[Demand] | None = None) -> bool:
         self._tick()
-        tried = demands or tuple(self._gang.demand(pod, self._kept_from(pod)) for pod in pods)
+        tried = demands or tuple(map(self._gang.demand, pods))
         return self._outlook.find_beside(tried, self._gang.key, self._terms) is not None
-
-    def _kept_from(self, pod: Pod) -> frozenset[str]:
-        return self._outlook.room.kept_apart.nodes(pod)
 
 
 def _step(name: str) -> int:

@@ -124,8 +124,7 @@ class Simulation:
         known = self._in_vain.get(alike) if alike is not None else None
         if known is not None:
             return replace(known, gang=name)
-        kept_apart = self._outlook.room.kept_apart
-        demands = tuple(gang.demand(pod, kept_apart.nodes(pod)) for pod in pods)
+        demands = tuple(map(gang.demand, pods))
         conflict = reason = self._previewer.device_conflict(gang.key, pods)
         if reason is None:
             try:
@@ -190,7 +189,7 @@ class Simulation:
             pod.devices or pod.ruled or any(key in pod.annotations for key in TOPOLOGY_KEYS) for pod in pods
         ):
             return None
-        kept_from = self._outlook.room.kept_apart.nodes
+        kept_from = self._outlook.room.kept_from
         shapes = Counter((shape_key(Demand(pod, kept_from(pod))), pod.priority, pod.preempts) for pod in pods)
         return gang.size, id(self._terms.get(gang.key)), frozenset(shapes.items())
 

@@ -84,8 +84,7 @@ def own_verdicts(plane: ControlPlane, uids: Mapping[str, object]) -> dict[str, f
     found = {}
     for pod in pods:
         if pod.uid in uids:
-            demand = Demand(pod, ledger.kept_apart.nodes(pod))
-            ((shape, _),) = matching.groups(everything, (demand,))
+            ((shape, _),) = matching.groups(everything, (Demand(pod),))
             room = capacity(shape, everything.free)
             found[pod.uid] = frozenset(name for name, count in zip(shape.nodes, room, strict=True) if count)
     return found

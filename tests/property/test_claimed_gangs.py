@@ -65,7 +65,7 @@ def test_a_gang_with_claims_is_placed_if_kube_scheduler_can_allocate_its_devices
 def _allocate(ledger: Ledger, one: Scene, places: Mapping[str, str], seed: int) -> None:
     """Let kube-scheduler serve the ungated pods in a random order; each node has one of them at most."""
     dice = random.Random(seed)
-    rooms = ledger.device_rooms
+    rooms = ledger.claim_rooms
     ungated: list[Pod] = []
     gated = list(one.pods)
     dice.shuffle(gated)

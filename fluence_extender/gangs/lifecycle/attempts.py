@@ -229,7 +229,7 @@ class Attempts:
         blocked = False
         self._idle.clear()
         try:
-            with self._ledger.device_rooms.bounded():
+            with self._ledger.claim_rooms.bounded():
                 blocked = self._try(gang, rank, now)
         except Exception as error:
             # One gang that can't be planned must not keep the others from being placed.
@@ -376,7 +376,7 @@ class Attempts:
 
     def _uncounted(self, gang: Gang, ready: Sequence[Member], now: float) -> Reason | None:
         """Count what nodes host for the gang's claims, a little at a time; return a reason until that is done."""
-        if self._ledger.device_rooms.prepare(member.pod.claims for member in ready):
+        if self._ledger.claim_rooms.prepare(member.pod.claims for member in ready):
             return None
         gang.attempt.again_at = now
         self._registry.dirty.add(gang.key)

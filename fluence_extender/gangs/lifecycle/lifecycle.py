@@ -106,7 +106,7 @@ class Lifecycle:
         self.admission.ahead = preemptions
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
-        self._steering = Steering(self.births, ledger.device_rooms, limits)
+        self._steering = Steering(self.births, ledger.claim_rooms, limits)
         self._gang_index = GangIndex(registry, limits)
         self._rules = Rules(registry, self._places, self.admission, self.preemption, limits)
         self._evaluation = Evaluation(

@@ -103,7 +103,7 @@ class Places:
 
         Return None if they might be, or if what nodes host for their claims isn't counted.
         """
-        if not self._ledger.device_rooms.prepare(pod.claims for pod in pods):
+        if not self._ledger.claim_rooms.prepare(pod.claims for pod in pods):
             return None
         return self._planner.never(self._ledger.room(), pods, size)
 
@@ -112,13 +112,9 @@ class Places:
     ) -> list[Demand]:
         """Return the demands of ``members`` for a planner."""
         return [
-            Demand(member.pod, self._barred(member, now) | avoided, *self.topology(member.pod))
+            Demand(member.pod, member.refusals.barred_nodes(now) | avoided, *self.topology(member.pod))
             for member in members
         ]
-
-    def _barred(self, member: Member, now: float) -> frozenset[str]:
-        """Return the nodes that refused the member, and those from which other pods keep it away."""
-        return member.refusals.barred_nodes(now) | self._ledger.kept_apart.nodes(member.pod)
 
     def settled(self, gang: Gang) -> list[SettledMember]:
         """Return the members that have a place already, for a planner."""
@@ -144,7 +140,7 @@ class Places:
                     tuple(member.pod.requires.items()) if member.pod.devices else (),
                     member.pod.host_ports,
                     _by_rules(member.pod) if ruled else None,
-                    self._barred(member, now),
+                    member.refusals.barred_nodes(now) | self._ledger.kept_apart.nodes(member.pod),
                     topology_constraints(member.pod, *self.topology(member.pod)),
                     own,
                 )

@@ -19,13 +19,13 @@ from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.selectors import holds
-from fluence_extender.room.claims import DeviceRooms
+from fluence_extender.room.claims import ClaimRooms
 
 
 class Steering:
     """Binds and steers the members of gangs to their places."""
 
-    def __init__(self, births: Births, rooms: DeviceRooms, limits: Limits) -> None:
+    def __init__(self, births: Births, rooms: ClaimRooms, limits: Limits) -> None:
         self._births = births
         self._rooms = rooms
         self._limits = limits

@@ -161,6 +161,8 @@ def project(
     """Return a `Projection`; None if the pods can't be judged node by node, or if one of them has no place."""
     placed = {place.uid for place in places}
     pods = [demand.pod for demand in demands]
+    if any(map(ledger.room().kept_from, pods)):
+        return None
     if any(pod.devices or pod.ruled or pod.host_ports or pod.claims or pod.uid not in placed for pod in pods):
         return None
     return Projection(ledger, planner, gang, demands, places, seen)

@@ -9,12 +9,12 @@ result is confirmed on the present ledger before anything acts on it. A result t
 than given up: among thousands of pods some have always ended, and a search that began again each time would never
 finish. A victim that is gone is dropped, and a gang that has taken its capacity may become a victim instead. Invariant
 of a confirmed result: the places are good once the victims are gone. Every victim may be taken, and it holds something
-on the nodes of the places or of a quota that lacks room.
+on the nodes of the places or of a quota that lacks room, or keeps other pods from these nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -207,11 +207,7 @@ def _search(gangs: GangSource, room: Room, planner: Planner, query: VictimQuery)
         # among the others.
         yield POD_COST * len(chosen)
         nodes_used = {place.node for place in places}
-        near = [
-            victim
-            for victim in chosen
-            if any(held and held.node in nodes_used for held in map(room.holding, victim.uids))
-        ]
+        near = [victim for victim in chosen if any(_matters(room, uid, nodes_used) for uid in victim.uids)]
         fewer, _ = yield from _choose(room, planner, query, near, most)
         better = yield from _places_without(room, planner, query, fewer)
         if better is not None:
@@ -265,6 +261,12 @@ def _places_without(
     yield _cost_of_trial(room, query)
     gone = query.departing.union(*(victim.uids for victim in victims))
     return planner.find(room.without(gone), query.demands, query.settled)
+
+
+def _matters(room: Room, uid: str, nodes: Set[str]) -> bool:
+    """Return whether a pod holds something on one of ``nodes``, or may keep others from one."""
+    held = room.holding(uid)
+    return held is not None and (held.node in nodes or not room.kept_apart.domain(uid).isdisjoint(nodes))
 
 
 def _cost_of_trial(room: Room, query: VictimQuery) -> int:
@@ -349,9 +351,9 @@ def _successors(
 
 
 def _needed(ledger: Ledger, victims: list[Victim], places: Sequence[Assignment]) -> tuple[Victim, ...]:
-    """Return the victims that hold something on the nodes of ``places``; the others need not be taken."""
-    users = {uid for name in {place.node for place in places} for uid in ledger.accounts[name].users}
-    return tuple(victim for victim in victims if not victim.uids.isdisjoint(users))
+    """Return the victims that matter to the nodes of ``places``; the others need not be taken."""
+    room, nodes = ledger.room(), {place.node for place in places}
+    return tuple(victim for victim in victims if any(_matters(room, uid, nodes) for uid in victim.uids))
 
 
 def _state(ledger: Ledger, planner: Planner) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from fluence_extender.devices.hosting import MOST_STATES, failure, most_hosted
 from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.node import Node
-from fluence_extender.room.claims import WORK_OF_A_REASON, DeviceRooms
+from fluence_extender.room.claims import WORK_OF_A_REASON, ClaimRooms
 from tests.core.values import node
 
 DRIVER = "gpu.example.com"
@@ -91,5 +91,5 @@ def test_choices_with_the_same_selectors_are_compared_once(compared: Counter[str
 def test_reason_for_claims_on_many_nodes_is_limited(compared: Counter[str]) -> None:
     nodes = {name: different(name, 32) for name in (f"m{number}" for number in range(50))}
     requests = tuple(DeviceRequest(f"r{at}", (Choice("gpus", (f"{ANY} || {at} < 0",)),)) for at in range(60))
-    assert DeviceRooms(nodes).failure((ClaimSpec(requests),), nodes) == ""
+    assert ClaimRooms(nodes).failure((ClaimSpec(requests),), nodes) == ""
     assert compared["selectors"] <= WORK_OF_A_REASON + 32 * 60

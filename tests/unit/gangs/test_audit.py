@@ -176,7 +176,7 @@ def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -
     w = world(node("n0"), scheduling=False)
     (pod,) = gang(w, "g", 9000)
     w.advance(1)
-    w.ledger.take(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"), "g")
+    w.ledger.take_all([(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"))], "g")
     found = w.run(w.auditor.audit())
     assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
     assert pod.uid not in w.ledger.holdings

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement
 from fluence_extender.model.queue import Namespace
+from tests.core.invariants import check_at_rest
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, gang
 
 DENIED = Denied("admission webhook denied the request", 403)
 HOST = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
 A = (Requirement("app", "In", ("a",)),)
 KEEPS_A_AWAY = (PodTerm(HOST, A, ("default",)),)
 
@@ -122,3 +126,33 @@ def test_binding_that_failed_is_not_tried_again_where_a_pod_keeps_it_away(world:
     w.cluster._failures.clear()
     w.advance(10)
     assert w.nodes_of(one) == ["n1"]
+
+
+@pytest.mark.parametrize(("key", "nodes"), [(HOST, 1), (ZONE, 2)])
+def test_gang_of_lower_priority_that_keeps_a_pod_away_is_preempted(
+    world: MakeWorld, key: str, nodes: int
+) -> None:
+    w = world(*(node(f"n{at}", labels={HOST: f"n{at}", ZONE: "z"}) for at in range(nodes)))
+    (low,) = gang(w, "low", 100, apart=(PodTerm(key, A, ("default",)),))
+    (bystander,) = gang(w, "bystander", 100)
+    w.advance(2)
+    assert w.nodes_of(low, bystander) == ["n0", "n0"]
+    high = selected(w, "high", priority=10)
+    w.advance(3)
+    assert reason(w, high).startswith("preempting default/low")
+    assert (w.now(low).deleting, w.now(bystander).deleting) == (True, False)
+    w.cluster.reap()
+    w.advance(5)
+    assert w.nodes_of(high) == ["n0"]
+    check_at_rest(w)
+
+
+def test_foreign_pod_that_keeps_a_pod_away_costs_nobody_his_place(world: MakeWorld) -> None:
+    w = world(host("n0"))
+    w.foreign("n0", "keeper", requests=asks(100, 1), apart=KEEPS_A_AWAY)
+    (low,) = gang(w, "low", 100, apart=KEEPS_A_AWAY)
+    w.advance(2)
+    high = selected(w, "high", priority=10)
+    w.advance(10)
+    assert reason(w, high).startswith("busy: 0 of 1 fit now (nodes refused: 1 kept from it")
+    assert not w.now(low).deleting

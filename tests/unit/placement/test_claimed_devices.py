@@ -103,7 +103,7 @@ def test_members_with_different_claims_are_placed_where_one_order_serves_all(ben
         members("b", 1, claim("b"), gates=(GATE,)),
     )
     assert nodes_of(plan(planner, [any_pod, b_pod])) == {"n0": 2}
-    rooms = ledger.device_rooms
+    rooms = ledger.claim_rooms
     assert not rooms.ungate(any_pod.uid)
     assert rooms.ungate(b_pod.uid)
     assert not rooms.ungate(any_pod.uid)
@@ -134,7 +134,7 @@ def test_devices_and_plugins_serve_one_extended_resource(bench: MakeBench) -> No
     placed = plan(planner, pods)
     assert nodes_of(placed) == {"n0": 2, "n1": 2}
     # Only pods that get devices wait for each other.
-    ungated = [one.node for one in placed if ledger.device_rooms.ungate(one.uid)]
+    ungated = [one.node for one in placed if ledger.claim_rooms.ungate(one.uid)]
     assert Counter(ungated) == {"n0": 2, "n1": 1}
 
 
@@ -144,9 +144,9 @@ def test_pods_whose_devices_vanish_are_let_go_so_that_the_scheduler_says_what_th
     planner, ledger, _ = bench([with_gpus("n0", "a", "b")])
     pods = [*members("any", 1, claim(), gates=(GATE,)), *members("a", 1, claim("a"), gates=(GATE,))]
     plan(planner, pods)
-    assert not ledger.device_rooms.ungate(pods[0].uid)
+    assert not ledger.claim_rooms.ungate(pods[0].uid)
     ledger.put_node(with_gpus("n0"))
-    assert ledger.device_rooms.ungate(pods[0].uid)
+    assert ledger.claim_rooms.ungate(pods[0].uid)
     assert "no node has 1 gpus" in refusal(planner, members("more", 1, claim()))
 
 

@@ -114,7 +114,7 @@ def test_copy_stays_as_it_was() -> None:
 def test_ledger_follows_places_and_labels(make: MakeLedger) -> None:
     ledger = make(at("n0", "a"), at("n1", "b"))
     ours, theirs = keeper(ZONE), pod("f", scheduler="default-scheduler", node="n1", apart=keeper(ZONE).apart)
-    ledger.take(ours, Assignment(ours.uid, "n0"), "g")
+    ledger.take_all([(ours, Assignment(ours.uid, "n0"))], "g")
     assert ledger.kept_apart.nodes(SELECTED) == {"n0"}
     assert not ledger.kept_apart.keeper(SELECTED, "n0")
     ledger.strengthen(ours.uid, Strength.BOUND)

@@ -22,7 +22,7 @@ SIMULATOR = "resources: [{type: simulator, name: a, count: 2}]"
 
 
 def take(ledger: Ledger, one: Pod, where: str = "n0", gang: object = "g") -> None:
-    ledger.take(one, Assignment(one.uid, where), gang)
+    ledger.take_all([(one, Assignment(one.uid, where))], gang)
 
 
 def accepts(ledger: Ledger, requests: Resources, where: str = "n0") -> bool:

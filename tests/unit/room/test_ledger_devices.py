@@ -24,7 +24,7 @@ def simulate(ledger: Ledger, amount: int, name: str = "p") -> Pod:
     one = pod(name, 100, devices={"simulator": amount})
     served = serve(one, ledger.device_use(), {"n0"})
     assert not isinstance(served, str)
-    ledger.take(one, Assignment(one.uid, "n0", shares_of(served)), "g")
+    ledger.take_all([(one, Assignment(one.uid, "n0", shares_of(served)))], "g")
     return one
 
 
