@@ -27,8 +27,8 @@ class GangRefused(Exception):
 class NoPlace(Exception):
     """There is no place for ``groups``.
 
-    ``devices`` is why the first pod that asks for
-    devices got none. ``ruled`` is how many members have a place if rules about other pods decide, too.
+    ``devices`` is why the first pod that asks for devices got none. ``ruled`` is how many members have a place if rules
+    about other pods decide, too.
     """
 
     def __init__(

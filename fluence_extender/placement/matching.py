@@ -235,7 +235,11 @@ def _grouped(
 ) -> dict[ShapeKey, list[Demand]]:
     """Return equal demands by key. Those that pods keep from different nodes aren't equal."""
     if room.keeps_apart:
-        demands = [replace(demand, barred=demand.barred | room.kept_from(demand.pod)) for demand in demands]
+        kept_from = [room.kept_from(demand.pod) for demand in demands]
+        demands = [
+            replace(demand, barred=demand.barred | nodes) if nodes else demand
+            for demand, nodes in zip(demands, kept_from, strict=True)
+        ]
     return grouped(demands, pins)
 
 

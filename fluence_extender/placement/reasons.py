@@ -126,15 +126,14 @@ class Reasons:
         ):
             self._never.clear()
             self._never_at = whole, whole.revision
-        key = tuple(
-            (
-                replace(one.shape, nodes=()),
-                one.shape.room and one.shape.room.revision,
-                one.possible,
-                one.tie,
-                tuple(one.refusals.items()),
-            )
-            for one in shapes
+        # A shape may come from a room with further pods. These don't matter here, unlike the devices of nodes.
+        claims = room.claims.revision if any(one.shape.room for one in shapes) else None
+        key = (
+            claims,
+            *(
+                (replace(one.shape, nodes=()), one.possible, one.tie, tuple(one.refusals.items()))
+                for one in shapes
+            ),
         )
         if key not in self._never:
             self._never[key] = never_a_place(shapes, whole)

@@ -69,11 +69,6 @@ class ClaimRoom:
         return hash((self.claims, self._is_whole))
 
     @property
-    def revision(self) -> int:
-        """A number that grows when nodes may host more or fewer pods."""
-        return self._rooms().revision
-
-    @property
     def whole(self) -> ClaimRoom:
         """The same room as if no claim had any device."""
         return ClaimRoom(self._rooms, self.claims, True)
@@ -172,11 +167,13 @@ class ClaimRooms:
         self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
 
     def copy(self) -> ClaimRooms:
-        """Return a copy for the present state of the nodes."""
+        """Return a copy for the present state of the nodes, with the counts made so far."""
         copied = ClaimRooms(dict(self._nodes))
         copied.without(self._gone)
-        for uid, one in self._waiters.items():
-            copied.put(uid, one.node, one.claims, one.ungated)
+        for uid, waiter in self._waiters.items():
+            copied.put(uid, waiter.node, waiter.claims, waiter.ungated)
+        for (claims, whole), hosted in self._hosted.items():
+            copied.hosted(claims, whole, len(self._hosted)).nodes.update(hosted.nodes)
         return copied
 
     def without(self, gone: Set[str]) -> None:

@@ -31,23 +31,24 @@ class Hold:
     columns: Mapping[str, int] = field(default_factory=dict)
     shares: tuple[DeviceShare, ...] = ()
     closed: frozenset[str] = frozenset()
-    _rows: tuple[object, tuple[NDArray[np.intp], Amounts]] | None = field(default=None, init=False)
+    _last: tuple[list[str], object, NDArray[np.intp], Amounts] | None = field(default=None, init=False)
 
     def rows(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
         """Return the rows of ``table`` where amounts are held, and these amounts by the columns of the table.
 
-        The last answer is cached, because many gangs are tried beside the same holds.
+        The last answer is cached, because many gangs are tried beside the same holds. Threads may ask at once.
         """
-        shape = id(table.names), len(table.names), table.free.shape[1], len(table.columns)
-        if self._rows is None or self._rows[0] != shape:
-            positions = [at for at, name in enumerate(self.nodes) if name in table.rows]
-            amounts = np.zeros((len(positions), table.free.shape[1]), dtype=np.int64)
-            for resource, column in table.columns.items():
-                if self.amounts is not None and resource in self.columns:
-                    amounts[:, column] = self.amounts[positions, self.columns[resource]]
-            rows = np.array([table.rows[self.nodes[at]] for at in positions], dtype=np.intp)
-            self._rows = shape, (rows, amounts)
-        return self._rows[1]
+        last, size = self._last, (len(table.names), table.free.shape[1], len(table.columns))
+        if last is not None and last[0] is table.names and last[1] == size:
+            return last[2], last[3]
+        positions = [at for at, name in enumerate(self.nodes) if name in table.rows]
+        amounts = np.zeros((len(positions), table.free.shape[1]), dtype=np.int64)
+        for resource, column in table.columns.items():
+            if self.amounts is not None and resource in self.columns:
+                amounts[:, column] = self.amounts[positions, self.columns[resource]]
+        rows = np.array([table.rows[self.nodes[at]] for at in positions], dtype=np.intp)
+        self._last = table.names, size, rows, amounts
+        return rows, amounts
 
 
 class HoldKind(StrEnum):

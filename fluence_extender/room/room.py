@@ -53,8 +53,8 @@ class Facts:
     ``order`` are the nodes in the order of the policy. ``kept_apart`` has the rules of pods about others, ``claims``
     the pods that wait for claims, ``gang_nodes`` the gangs on each node. ``holdings`` is what our pods hold.
 
-    Rooms that differ in some pods share one copy of the first two, which is made when it is needed and brought up to
-    date for the room that asks.
+    Rooms that differ in some pods share one copy of ``kept_apart`` and one of ``claims``. A copy is made when it is
+    needed and brought up to date for the room that asks.
     """
 
     order: NodeOrder

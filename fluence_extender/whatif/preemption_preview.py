@@ -31,7 +31,6 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.demand import Demand
-from fluence_extender.room.holds import HoldKind
 from fluence_extender.whatif.snapshot import CopiedGangs, Outlook
 
 STEP_BUDGET = 10_000
@@ -201,8 +200,7 @@ class PreemptionPreviewer:
 
     def _remember(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
         """Hold the places that were found, and let the victims depart."""
-        nodes = {place.node for place in found.places}
-        self._outlook.room.held_nodes.hold(HoldKind.PREEMPTION, key, nodes)
+        self._outlook.hold({place.node for place in found.places}, key)
         self._context.preemptors[key] = PreemptorDemand(
             order=newcomer(key, max(pod.priority for pod in pods)),
             priority=min(pod.priority for pod in pods),

@@ -1,4 +1,4 @@
-"""Would it fit: each gang of some manifests is placed on a copy of the ledger, one after the other.
+"""Would it fit: each gang of some manifests is placed in a copy of the ledger's room, one after the other.
 
 For a gang that doesn't fit now, the result says why, which gangs would be preempted for it, the earliest time at which
 it would fit without preemption, and the smallest reductions with which it would fit now.
@@ -20,6 +20,7 @@ from fluence_extender.model.reason import Reason, ReasonCode, waiting
 from fluence_extender.placement.demand import Demand, shape_key, unplannable
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.ranks import rank_key
+from fluence_extender.room.room import Room
 from fluence_extender.whatif.forecast import Forecast, OutOfTime, ends_in_order
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
 from fluence_extender.whatif.preemption_preview import (
@@ -99,7 +100,7 @@ class Simulation:
         self._began = time.monotonic()
         self._reduced = 0
         self._in_vain: dict[object, SimulationResult] = {}
-        self._in_vain_at: object = None
+        self._in_vain_at: Room | None = None
 
     def run(self) -> list[SimulationResult]:
         """Return the results in the order of the manifests. Gangs that fit leave less capacity to later ones."""
@@ -179,10 +180,9 @@ class Simulation:
 
         Of many equal gangs that don't fit, only the first few are examined.
         """
-        state = (self._outlook.room, len(self._context.preemptors))
-        if state != self._in_vain_at:
+        if self._in_vain_at is not self._outlook.room:
             self._in_vain.clear()
-            self._in_vain_at = state
+            self._in_vain_at = self._outlook.room
         if self._reduced < MOST_REDUCED or gang.has_levels:
             return None
         if any(

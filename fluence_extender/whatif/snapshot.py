@@ -1,4 +1,4 @@
-"""Copies of the ledger and of the gangs at one moment, for plans in another thread.
+"""Copies of the ledger's room and of the gangs at one moment, for plans in another thread.
 
 A copy has references to immutable values, so it takes milliseconds of the event loop. All further work is done in
 another thread, and never changes the ledger.
@@ -6,8 +6,8 @@ another thread, and never changes the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -20,6 +20,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.topology import Topology
+from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger
 from fluence_extender.room.room import Room
 
@@ -63,6 +64,12 @@ class Outlook:
     def take(self, pods: Sequence[Pod], places: Sequence[Assignment], gang: GangKey) -> None:
         """Count places of a gang as taken."""
         self.room = self.room.open_to(gang).take(zip(pods, places, strict=True))
+
+    def hold(self, nodes: Collection[str], gang: GangKey) -> None:
+        """Hold nodes for a preemptor."""
+        held_nodes = self.room.held_nodes.copy()
+        held_nodes.hold(HoldKind.PREEMPTION, gang, nodes)
+        self.room = replace(self.room, held_nodes=held_nodes)
 
 
 @dataclass(slots=True)

@@ -19,13 +19,13 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import refusal, signature
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.topology_constraints import topology_constraints
-from fluence_extender.room.ledger import Ledger
+from fluence_extender.room.ledger import Ledger, NoCapacity
 
 DemandKey = frozenset[tuple[object, int]]
 
@@ -86,7 +86,11 @@ class Places:
             if beside is not FREELY:
                 return beside.reason
         pods = (member.pod for member in members)
-        self._ledger.take_all([*zip(pods, assignments, strict=True)], gang.key)
+        try:
+            self._ledger.take_all([*zip(pods, assignments, strict=True)], gang.key)
+        except NoCapacity as error:
+            # Amounts that exceed `capacity.LARGEST` are planned as that amount.
+            return Reason(ReasonCode.BUSY, f"busy: {error.reason}")
         for member, assignment in zip(members, assignments, strict=True):
             move(gang, member, MemberEvent.PLAN, assignment)
             member.refusals = member.refusals.anew

@@ -100,7 +100,7 @@ class VictimQuery:
     departing: frozenset[str]
     priority: int
     may_take: Callable[[Gang], bool]
-    usable: Collection[str] | None
+    usable: Set[str] | None
     passing: frozenset[object]
     patient: bool = False
     owed: Mapping[GangKey, float] = field(default_factory=dict)
@@ -178,11 +178,11 @@ def usable_nodes(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
 
 def search(gangs: GangSource, room: Room, planner: Planner, query: VictimQuery) -> VictimSearch:
     """Begin to search in a copy of the room."""
-    return VictimSearch(query, _search(gangs, room, planner.by_first_fit, query))
-
-
-def _search(gangs: GangSource, room: Room, planner: Planner, query: VictimQuery) -> Work:
     room, seen = room.copy().open_to(query.key, query.passing), planner.eligibility.journal.now
+    return VictimSearch(query, _search(gangs, room, planner.by_first_fit, query, seen))
+
+
+def _search(gangs: GangSource, room: Room, planner: Planner, query: VictimQuery, seen: int) -> Work:
     if query.departing:
         found = yield from _without_victims(room, planner, query, seen)
         if found is not None or query.in_vain(gangs.lowest_priority):
@@ -193,8 +193,8 @@ def _search(gangs: GangSource, room: Room, planner: Planner, query: VictimQuery)
         offered = [] if gang is None else query.offers(gang)
         if gang is None or not offered:
             continue
-        nodes = {held.node for uid in offered[0].uids if (held := room.holding(uid)) is not None}
-        if query.usable is None or not nodes.isdisjoint(query.usable):
+        usable = query.usable
+        if usable is None or any(_matters(room, uid, usable) for uid in offered[0].uids):
             candidates.extend(offered)
             yield POD_COST * len(gang.members)
     if not candidates:

@@ -55,7 +55,8 @@ def running(number: int, where: str, dice: random.Random) -> Pod:
 
 def ledger_of(pods: list[Pod], policy: str = "lonode") -> Ledger:
     ledger = Ledger(policy)
-    ledger.load([node(f"n{number}") for number in range(3)], parse_resources(QPUS))
+    nodes = [node(f"n{number}", labels={HOSTNAME: f"n{number}"}) for number in range(3)]
+    ledger.load(nodes, parse_resources(QPUS))
     ledger.adopt_all([(one, one.name) for one in pods], Strength.BOUND)
     return ledger
 
@@ -138,3 +139,12 @@ def test_held_nodes_are_open_to_their_holder_and_to_who_may_pass() -> None:
     assert room.open_to("second").within({"n1"}).usable(everywhere) == {"n1"}
     ledger.held_nodes.hold(HoldKind.PREEMPTION, "first", ())
     assert ledger.held_nodes.all_nodes() == {"n1"}
+
+
+def test_room_that_is_asked_for_again_has_the_present_rules() -> None:
+    ledger = ledger_of([])
+    first, second = (pod(name, uid=name, apart=APART) for name in ("first", "second"))
+    shy = pod("shy", labels={"app": "shy"})
+    assert ledger.room().take([(first, Assignment("first", "n0"))]).kept_from(shy) == {"n0"}
+    ledger.adopt(pod("keeper", uid="keeper", node="n1", apart=APART), "keeper", Strength.BOUND)
+    assert ledger.room().take([(second, Assignment("second", "n2"))]).kept_from(shy) == {"n1", "n2"}
