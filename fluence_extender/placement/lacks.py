@@ -26,7 +26,7 @@ from fluence_extender.queueing.freed_slots import slots_by_row
 from fluence_extender.room.capacity import Amounts, CapacityTable
 from fluence_extender.room.ledger import Ledger
 
-MOST_ROOMS = 256
+MOST_COUNTED = 256
 """The most sizes of members for which the counts of all nodes are kept."""
 
 
@@ -56,7 +56,7 @@ class Lacks:
         self._ledger = ledger
         self._eligibility = eligibility
         self._reasons = Reasons(eligibility)
-        self._rooms: dict[tuple[Resources, int], _Room] = {}
+        self._slots: dict[tuple[Resources, int], _Slots] = {}
         self._nodes: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def of(self, demands: Sequence[Demand]) -> Lack | None:
@@ -68,8 +68,8 @@ class Lacks:
         if any(one.constraints for one in demands) or pod.claims or self._ledger.room().kept_from(pod):
             return None
         nodes = self._ledger.room().in_order(self._eligibility.eligible(pod))
-        # Equal tuples are stored once, so that lacks of the same amounts share a room.
-        if len(self._nodes) >= MOST_ROOMS:
+        # Equal tuples are stored once, so that lacks of the same amounts share counts.
+        if len(self._nodes) >= MOST_COUNTED:
             self._nodes.clear()
         nodes = self._nodes.setdefault(nodes, nodes)
         shape = Shape(pod.requests, len(demands), nodes)
@@ -81,12 +81,12 @@ class Lacks:
         table = self._ledger.free.now()
         if lack.table is not table or lack.basis != self._basis(table):
             return None
-        room, wanted = self._room(lack.shape, table), lack.shape.count
-        closed = self._closed(room, table)
-        fitting = room.fitting(closed)
+        slots, wanted = self._slots_of(lack.shape, table), lack.shape.count
+        closed = self._closed(slots, table)
+        fitting = slots.fitting(closed)
         if fitting >= wanted:
             return None
-        state = fitting, room.short_of(closed)
+        state = fitting, slots.short_of(closed)
         if state not in lack.reasons:
             lack.reasons[state] = self._reasons.lacking(
                 self._ledger.room(), lack.group, Part((fitting,), state[1])
@@ -98,12 +98,12 @@ class Lacks:
         table = self._ledger.free.now()
         if lack.table is not table or lack.basis != self._basis(table):
             return True
-        room = self._room(lack.shape, table)
-        closed = self._closed(room, table)
-        less = rows[room.usable[rows]]
-        left = table.free[less] - kept[room.usable[rows]]
-        still = int(slots_by_row(room.size, left)[~np.isin(less, closed)].sum())
-        return room.fitting(np.union1d(closed, less)) + still >= lack.shape.count
+        slots = self._slots_of(lack.shape, table)
+        closed = self._closed(slots, table)
+        less = rows[slots.usable[rows]]
+        left = table.free[less] - kept[slots.usable[rows]]
+        still = int(slots_by_row(slots.size, left)[~np.isin(less, closed)].sum())
+        return slots.fitting(np.union1d(closed, less)) + still >= lack.shape.count
 
     def _basis(self, table: CapacityTable) -> tuple[object, ...]:
         eligibility, ledger = self._eligibility, self._ledger
@@ -111,35 +111,35 @@ class Lacks:
         everywhere = ledger.room().in_order(eligibility.nodes.keys())
         return len(table.columns), eligibility.journal.now, ledger.whole.revision, everywhere
 
-    def _closed(self, room: _Room, table: CapacityTable) -> NDArray[np.intp]:
-        """Return the rows of the room's nodes that are closed to all gangs now."""
+    def _closed(self, slots: _Slots, table: CapacityTable) -> NDArray[np.intp]:
+        """Return the rows of these nodes that are closed to all gangs now."""
         closed = self._ledger.room().closed
         if not closed:
             return NO_ROWS
         rows = np.array([table.rows[name] for name in closed if name in table.rows], dtype=np.intp)
-        return rows[room.usable[rows]]
+        return rows[slots.usable[rows]]
 
-    def _room(self, shape: Shape, table: CapacityTable) -> _Room:
+    def _slots_of(self, shape: Shape, table: CapacityTable) -> _Slots:
         """Return the count for members of this shape on the present nodes."""
         key = shape.requests, id(shape.nodes)
-        room = self._rooms.pop(key, None)
+        slots = self._slots.pop(key, None)
         journal = self._ledger.journal
-        changed = journal.since(room.mark) if room is not None and room.table is table else None
-        if room is None or changed is None or (len(room.usable), len(room.size)) != table.free.shape:
-            if len(self._rooms) >= MOST_ROOMS:
-                del self._rooms[next(iter(self._rooms))]
-            room = _Room(shape, table)
+        changed = journal.since(slots.mark) if slots is not None and slots.table is table else None
+        if slots is None or changed is None or (len(slots.usable), len(slots.size)) != table.free.shape:
+            if len(self._slots) >= MOST_COUNTED:
+                del self._slots[next(iter(self._slots))]
+            slots = _Slots(shape, table)
         elif changed:
-            room.follow([table.rows[name] for name in changed if name in table.rows])
-        room.mark = journal.now
-        self._rooms[key] = room
-        return room
+            slots.follow([table.rows[name] for name in changed if name in table.rows])
+        slots.mark = journal.now
+        self._slots[key] = slots
+        return slots
 
 
 NO_ROWS = np.array([], dtype=np.intp)
 
 
-class _Room:
+class _Slots:
     """How many members of a shape each row of ``table`` takes, and what the row lacks for one more."""
 
     def __init__(self, shape: Shape, table: CapacityTable) -> None:

@@ -2,7 +2,7 @@
 
 If topology constraints bind members to a domain, the allowed sets of nodes are tried in order, best first, constraint
 by constraint from the outermost to the innermost. Within a set of nodes `matching` places the pods.
-Invariant: planning changes nothing. The members that were placed first are taken from the room that the others see.
+Invariant: planning changes nothing. The places of the first members are taken from the room of the others.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class _Progress:
 
 @dataclass(slots=True)
 class _Placed:
-    """The places found so far: ``places``, and those of ``new`` pods, which ``before`` doesn't count yet."""
+    """The places found so far. ``counted`` is the room without those of the ``new`` pods, which `room` counts."""
 
-    before: Room
+    counted: Room
     places: tuple[Assignment, ...] = ()
     new: tuple[tuple[Pod, Assignment], ...] = ()
 
@@ -77,8 +77,8 @@ class _Placed:
     def room(self) -> Room:
         """The room that is left."""
         if self.new:
-            self.before, self.new = self.before.take(self.new), ()
-        return self.before
+            self.counted, self.new = self.counted.take(self.new), ()
+        return self.counted
 
 
 class Planner:

@@ -97,7 +97,7 @@ class Reasons:
         wanted = sum(shape.count for shape, _ in no.groups)
         whole, nodes = room.whole, KeptApart(self._eligibility.nodes)
         ideal = [
-            replace(shape, nodes=possible, room=shape.room and shape.room.whole)
+            replace(shape, nodes=possible, claim_room=shape.claim_room and shape.claim_room.whole)
             for (shape, _), possible in zip(no.groups, self.possible(room, no.groups), strict=True)
         ]
         rules = PodRules(pods, whole.names, self._eligibility.nodes, nodes)
@@ -127,7 +127,7 @@ class Reasons:
             self._never.clear()
             self._never_at = whole, whole.revision
         # A shape may come from a room with further pods. These don't matter here, unlike the devices of nodes.
-        claims = room.claims.revision if any(one.shape.room for one in shapes) else None
+        claims = room.claims.revision if any(one.shape.claim_room for one in shapes) else None
         key = (
             claims,
             *(
@@ -207,7 +207,8 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
     ``whole`` is what the nodes have when nothing runs.
     """
     ideal = [
-        replace(one.shape, nodes=one.possible, room=one.shape.room and one.shape.room.whole) for one in shapes
+        replace(one.shape, nodes=one.possible, claim_room=one.shape.claim_room and one.shape.claim_room.whole)
+        for one in shapes
     ]
     for index in homeless(ideal, whole):
         one = shapes[index]
@@ -280,10 +281,10 @@ def _no_node(one: ShapeNodes) -> str:
 
 def _no_devices(shape: Shape, whole: CapacityTable, a_node: str) -> str:
     """Return the phrase that no node with the amounts has the devices, "" if amounts are missing."""
-    if shape.room is None or not capacity(replace(shape, room=None), whole).any():
+    if shape.claim_room is None or not capacity(replace(shape, claim_room=None), whole).any():
         return ""
-    failure = shape.room.failure(shape.nodes)
-    return f"no {a_node} has {shape.room.text}{f' ({failure})' if failure else ''}"
+    failure = shape.claim_room.failure(shape.nodes)
+    return f"no {a_node} has {shape.claim_room.text}{f' ({failure})' if failure else ''}"
 
 
 def _passing_refusals(shapes: Sequence[ShapeNodes]) -> dict[str, int]:

@@ -138,7 +138,7 @@ class _Placing:
         self._free[row] -= problem.sizes[index]
         if problem.clashes[index]:
             self._taken[row] = self._taken.get(row, 0) | problem.clashes[index]
-        if problem.shapes[index].room is not None:
+        if problem.shapes[index].claim_room is not None:
             claiming = self._claiming.setdefault(row, {})
             claiming[index] = claiming.get(index, 0) + 1
         self._rules.put(index, row)
@@ -159,7 +159,7 @@ class _Placing:
             return False
         if not slots_by_row(self._problem.sizes[index], self._free[row : row + 1])[0] > 0:
             return False
-        if self._problem.shapes[index].room is None:
+        if self._problem.shapes[index].claim_room is None:
             return True
         here = self._claiming.get(row, {})
         return not here or self._problem.hosted(index, row, {row: here}) > 0

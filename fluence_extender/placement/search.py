@@ -63,14 +63,14 @@ T = TypeVar("T")
 class Shape:
     """Equal members: ``count`` pods of ``requests``, each on one of ``nodes`` (in the policy's order).
 
-    ``room`` says how many of them nodes host with the devices that they claim, None if they claim none.
+    ``claim_room`` says how many of them nodes host with the devices that they claim, None if they claim none.
     """
 
     requests: Resources
     count: int
     nodes: tuple[str, ...]
     ports: tuple[HostPort, ...] = ()
-    room: ClaimRoom | None = None
+    claim_room: ClaimRoom | None = None
 
     @property
     def exclusive(self) -> bool:
@@ -80,7 +80,7 @@ class Shape:
     @property
     def free(self) -> bool:
         """Whether only amounts limit how many members a node takes."""
-        return not self.ports and self.room is None
+        return not self.ports and self.claim_room is None
 
     @property
     def single(self) -> bool:
@@ -130,7 +130,9 @@ class PlacementProblem:
                 known[id(shape.nodes)] = table.at(shape.nodes)
         self.rows = [known[id(shape.nodes)] for shape in shapes]
         self.closed = [table.clashing(shape.ports) if shape.exclusive else set() for shape in shapes]
-        self.rooms = [shape.room.most(shape.nodes) if shape.room is not None else None for shape in shapes]
+        self.claim_rooms = [
+            shape.claim_room.most(shape.nodes) if shape.claim_room is not None else None for shape in shapes
+        ]
 
     @cached_property
     def clashes(self) -> tuple[int, ...]:
@@ -139,7 +141,7 @@ class PlacementProblem:
 
     def hosted(self, index: int, row: int, placed: Mapping[int, Mapping[int, int]]) -> int:
         """Return how many members of a shape with claims a row hosts beside those ``placed``, by row and shape."""
-        room, others = self.shapes[index].room, self.claiming(placed)
+        room, others = self.shapes[index].claim_room, self.claiming(placed)
         if room is None or not others:
             return self.shapes[index].count
         return room.beside(self.table.names[row], others)
@@ -150,7 +152,7 @@ class PlacementProblem:
         for row, counts in placed.items():
             claims: Counter[Claims] = Counter()
             for index, count in counts.items():
-                room = self.shapes[index].room
+                room = self.shapes[index].claim_room
                 if room is not None and count:
                     claims[room.claims] += count
             if claims:
@@ -183,7 +185,7 @@ class PlacementProblem:
 
         ``taken`` has for each row the clashes of the shapes that were placed there.
         """
-        shape, rows, room = self.shapes[index], self.rows[index][part], self.rooms[index]
+        shape, rows, room = self.shapes[index], self.rows[index][part], self.claim_rooms[index]
         most = 1 if shape.exclusive else min(shape.count, LARGEST)
         counts = np.minimum(slots_by_row(self.sizes[index], free[rows]), most)
         if room is not None:
@@ -226,7 +228,7 @@ class _Filling:
         problem = self.problem
         shape, rows, names = problem.shapes[index], problem.rows[index][part], problem.table.names
         counts = problem.capacity(index, self.free, self.taken, part)
-        if shape.room is not None and self.claiming:
+        if shape.claim_room is not None and self.claiming:
             for at in np.flatnonzero(np.isin(rows, list(self.claiming)) & (counts > 0)).tolist():
                 counts[at] = min(int(counts[at]), problem.hosted(index, int(rows[at]), self.claiming))
         usable = np.flatnonzero(counts)
@@ -240,7 +242,7 @@ class _Filling:
         if problem.clashes[index]:
             for row in chosen.tolist():
                 self.taken[row] = self.taken.get(row, 0) | problem.clashes[index]
-        if shape.room is not None:
+        if shape.claim_room is not None:
             for row, count in zip(chosen.tolist(), given.tolist(), strict=True):
                 self.claiming.setdefault(row, {})[index] = count
         return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
@@ -383,7 +385,7 @@ def _exactly(problem: PlacementProblem, budget: int) -> Counts | None:
         np.asarray(problem.sizes)[:, columns],
         most,
         problem.clashes,
-        {index for index, shape in enumerate(shapes) if shape.room is not None},
+        {index for index, shape in enumerate(shapes) if shape.claim_room is not None},
         lambda index, position, others: problem.hosted(
             index, int(everywhere[position]), {int(everywhere[position]): others}
         ),

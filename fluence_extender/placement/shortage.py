@@ -220,7 +220,7 @@ def _shortages(shape: Shape, left: CapacityTable, ports: _TakenPorts) -> Iterato
 
     def lacks(code: int) -> tuple[str, ...]:
         short = tuple(name for bit, name in enumerate(names) if code >> bit & 1)
-        return short if short or shape.room is None else (shape.room.text,)
+        return short if short or shape.claim_room is None else (shape.claim_room.text,)
 
     yield from map(lacks, np.unique(codes[~apart]).tolist())
     for row, code in zip(rows[apart].tolist(), codes[apart].tolist(), strict=True):

@@ -85,10 +85,8 @@ def of_foreign_gone(ledger: Ledger, uid: str) -> Iterator[Drift]:
         yield Drift(DriftKind.FOREIGN_DIFFERS, uid, f"counted on {node}", "the pod is gone", uid, node)
 
 
-def of_allocation(
-    ledger: Ledger, held: Holding, pod: Pod | None, place: Assignment | None
-) -> Iterator[Drift]:
-    """Return how an allocation differs from its pod (None when the cluster has none) and from its planned place."""
+def of_holding(ledger: Ledger, held: Holding, pod: Pod | None, place: Assignment | None) -> Iterator[Drift]:
+    """Return how what is held differs from its pod (None when the cluster has none) and from its planned place."""
     if pod is None or pod.finished or not pod.ours:
         yield _holder(
             held, DriftKind.HELD_GONE, f"held on {held.assignment.node}", "the pod holds nothing any more"

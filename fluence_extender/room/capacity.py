@@ -50,8 +50,8 @@ class CapacityTable:
     """The capacity of nodes, one row for each.
 
     ``rows`` is the row of each node, ``columns`` the column of each resource that some node has, ``free`` the amounts.
-    ``ports`` are the host ports in use by row, for rows that have any. Unused rows and columns hold zeros. ``revision``
-    grows whenever the table changes.
+    ``ports`` are the host ports in use by row, for rows that have any. Unused rows and columns hold zeros.
+    ``revision`` is that of the `LiveCapacity` whose table it is.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -167,9 +167,7 @@ class CapacityTable:
 
     def having(self, free: Amounts, ports: dict[int, tuple[HostPort, ...]]) -> CapacityTable:
         """Return a table of the same nodes with other free amounts and other ports in use."""
-        return CapacityTable(
-            self.rows, self.columns, free, ports, self.names, self.revision, self._remembered
-        )
+        return CapacityTable(self.rows, self.columns, free, ports, self.names, _remembered=self._remembered)
 
     def of_node(self, name: str) -> dict[str, int]:
         """Return the capacity of a node, by resource name."""

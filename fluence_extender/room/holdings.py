@@ -19,7 +19,7 @@ ANY_ADDRESS = "0.0.0.0"
 
 
 class Strength(IntEnum):
-    """How firmly a pod holds its allocation: in a conflict the stronger one keeps its place."""
+    """How firmly a pod holds its place: in a conflict the stronger one keeps it."""
 
     PLANNED = 1
     COMMITTED = 2

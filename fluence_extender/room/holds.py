@@ -1,7 +1,8 @@
 """What is kept from gangs although it is free.
 
-A `Hold` keeps nodes, or amounts on nodes and devices, from all gangs but its holder. Under a node-exclusive policy,
-`GangNodes` keeps each node from all gangs but the one that uses it.
+A `Hold` is what has to stay free beside a gang: amounts on nodes, devices, and whole nodes. `HeldNodes` are closed to
+all gangs but those they are held for. Under a node-exclusive policy, `GangNodes` are closed to all gangs but the one
+that uses them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Hold:
     """What has to stay free beside a gang.
 
     ``amounts`` has a row for each of ``nodes``, and ``columns`` has the column of each resource. ``shares`` are
-    devices. The nodes ``closed`` aren't used at all.
+    parts of devices. The nodes ``closed`` aren't used at all.
     """
 
     nodes: Sequence[str] = ()
@@ -52,7 +53,7 @@ class Hold:
 
 
 class HoldKind(StrEnum):
-    """Why nodes are held: what victims free is for their preemptor, and new nodes are for whom they were asked."""
+    """Why nodes are held for a gang: its victims leave them, or it has asked for them as new nodes."""
 
     PREEMPTION = "preemption"
     NEW_NODES = "new nodes"
@@ -79,7 +80,7 @@ class HeldNodes:
         """Return the nodes that are held for ``gang``."""
         return self._held.get((kind, gang), frozenset())
 
-    def favors(self, gang: object) -> bool:
+    def any_for(self, gang: object) -> bool:
         """Return whether anything is held for ``gang``."""
         return any((kind, gang) in self._held for kind in HoldKind)
 

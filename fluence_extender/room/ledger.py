@@ -1,4 +1,4 @@
-"""The ledger: each pod's allocation and each node's account, exact.
+"""The ledger: what each pod holds and the account of each node, exact.
 
 Invariant: what is free on a node is its allocatable less what its pods hold. The end of a pod frees exactly its share.
 A pod that the cluster reports as bound is always counted, even if there is no capacity for it; its node is then in
@@ -46,7 +46,7 @@ class NoCapacity(Exception):
 
 
 class Ledger:
-    """The accounts and allocations of the whole cluster.
+    """The accounts of all nodes, and what all pods hold.
 
     ``graph`` is what the resource graph is made from. ``free`` is the capacity that nodes have left, ``whole`` the
     capacity that they have when nothing runs. ``kept_apart`` says from which nodes the anti-affinity of pods keeps
@@ -63,7 +63,7 @@ class Ledger:
         descending = policy not in LOW_FIRST
         self._order = NodeOrder(descending, spreads=policy == "spread")
         self._holdings: dict[str, Holding] = {}
-        self._rooms = ClaimRooms(self._nodes)
+        self._claim_rooms = ClaimRooms(self._nodes)
         self.kept_apart = KeptApart(self._nodes)
         self.graph = CurrentGraph(self._nodes, levels, descending)
         self._foreign: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Ledger:
     def room(self) -> Room:
         """Return what is free now, for as long as the ledger doesn't change."""
         # Facts cache what is derived from the present state, so each room has its own.
-        facts = Facts(self._order, self.kept_apart, self._rooms, self.gang_nodes, self._holdings)
+        facts = Facts(self._order, self.kept_apart, self._claim_rooms, self.gang_nodes, self._holdings)
         use = self._present_device_use()
         return Room(self.free.now(), self.whole.now(), use, facts, self.held_nodes, self._negative)
 
@@ -120,7 +120,7 @@ class Ledger:
         facts = Facts(
             self._order.copy(),
             self.kept_apart.copy(),
-            self._rooms.copy(),
+            self._claim_rooms.copy(),
             self.gang_nodes.copy(),
             held,
         )
@@ -172,12 +172,12 @@ class Ledger:
     @property
     def claim_rooms(self) -> ClaimRooms:
         """How many pods with claims nodes host, and which pods wait for their claims."""
-        return self._rooms
+        return self._claim_rooms
 
     # Nodes and foreign pods.
 
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
-        """Replace all nodes, and the virtual resources if given; allocations stay."""
+        """Replace all nodes, and the virtual resources if given; pods keep what they hold."""
         gone = set(self._nodes)
         self._nodes.clear()
         self._nodes.update((node.name, node) for node in nodes)
@@ -188,7 +188,7 @@ class Ledger:
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
             self._note_negative((name,))
-            self._rooms.node_changed(name)
+            self._claim_rooms.node_changed(name)
         self._order.replace(self._nodes)
         self.kept_apart.nodes_changed()
         self.graph.loaded()
@@ -197,7 +197,7 @@ class Ledger:
         self.changed()
 
     def replace_resources(self, resources: VirtualResources) -> None:
-        """Replace the virtual resources; allocations stay."""
+        """Replace the virtual resources; pods keep what they hold."""
         self.graph.declare(resources)
         self.changed()
 
@@ -208,7 +208,7 @@ class Ledger:
         if old is None:
             self._order.add(node.name)
         if old is None or old.devices != node.devices:
-            self._rooms.node_changed(node.name)
+            self._claim_rooms.node_changed(node.name)
         if old is None or old.labels != node.labels:
             self.kept_apart.nodes_changed()
         self.graph.node_changed(old, node)
@@ -222,7 +222,7 @@ class Ledger:
         if old is None:
             return
         self._order.remove(name)
-        self._rooms.node_changed(name)
+        self._claim_rooms.node_changed(name)
         self.kept_apart.nodes_changed()
         self.graph.node_changed(old, None)
         self._account(name).resize(NOTHING)
@@ -275,14 +275,13 @@ class Ledger:
         self,
         places: Sequence[tuple[Pod, Assignment]],
         gang: object,
-        strength: Strength = Strength.PLANNED,
     ) -> None:
         """Allocate the planned places of a gang's pods. Raises `NoCapacity`; then nothing is allocated."""
         touched = {place.node for _, place in places}
         closed = {name for name in touched if name not in self._nodes or name in self._negative}
         if not closed:
             for pod, place in places:
-                self._allocate(pod, place, gang, strength)
+                self._allocate(pod, place, gang, Strength.PLANNED)
             closed = self._note_negative(touched)
             if closed:
                 version = self.version
@@ -343,21 +342,21 @@ class Ledger:
         if held is None:
             return []
         gated = self.gated_beside(pod.uid)
-        self._rooms.put(pod.uid, held.assignment.node, pod.claims, GATE not in pod.gates)
+        self._claim_rooms.put(pod.uid, held.assignment.node, pod.claims, GATE not in pod.gates)
         return gated
 
     def gated_beside(self, uid: str) -> list[str]:
         """Return the gated pods that may wait until a pod on their node has its devices, or has gone."""
-        return self._rooms.gated_beside(uid)
+        return self._claim_rooms.gated_beside(uid)
 
     def rename(self, uid: str, pod: Pod, gang: object) -> None:
-        """Give ``pod`` of ``gang`` the allocation of ``uid``, the uid under which the pod was foreseen."""
+        """Give ``pod`` of ``gang`` what ``uid`` holds, the uid under which the pod was foreseen."""
         held = self._holdings.pop(uid, None)
         if held is None:
             return
         assignment = replace(held.assignment, uid=pod.uid)
         self._holdings[pod.uid] = replace(held, name=pod.name, assignment=assignment)
-        self._rooms.rename(uid, pod.uid)
+        self._claim_rooms.rename(uid, pod.uid)
         self.kept_apart.rename(uid, pod)
         self.gang_nodes.remove(uid)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
@@ -368,7 +367,7 @@ class Ledger:
                 uids.add(pod.uid)
 
     def strengthen(self, uid: str, strength: Strength) -> None:
-        """Raise the strength of an allocation; it never becomes weaker."""
+        """Raise the strength with which a pod holds its place; it never becomes weaker."""
         held = self._holdings.get(uid)
         if held is not None and held.strength < strength:
             self._holdings[uid] = replace(held, strength=strength)
@@ -388,7 +387,7 @@ class Ledger:
         del self._holdings[uid]
         node = held.assignment.node
         self.lacking_devices.discard(uid)
-        self._rooms.drop(uid)
+        self._claim_rooms.drop(uid)
         self.kept_apart.drop(uid)
         self._account(node).remove(uid)
         self.gang_nodes.remove(uid)
@@ -401,7 +400,7 @@ class Ledger:
     def _held_by_foreign(self, uid: str) -> Holding:
         placed = self.kept_apart.placed.of(uid)
         assert placed is not None, "each counted foreign pod has a place"
-        (pod, node) = placed
+        pod, node = placed
         requests = self._accounts[node].users[uid]
         return Holding(
             pod.namespace, pod.name, Assignment(uid, node), requests, Strength.BOUND, pod.host_ports
@@ -416,7 +415,7 @@ class Ledger:
         held = holding_of(pod, assignment, strength)
         use = self._present_device_use() if assignment.devices else None
         self._holdings[pod.uid] = held
-        self._rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
+        self._claim_rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
         counted = self.kept_apart.put(pod, assignment.node, strength is Strength.BOUND)
         if counted and strength is Strength.BOUND:
             self.changed()

@@ -1,12 +1,12 @@
-"""What is free: the value that answers whether, where and why not a gang fits.
+"""What is free: the value by which a plan finds whether and where a gang fits, and why it doesn't.
 
-A `Room` has the free amounts and host ports of the nodes, the units of virtual devices in use, and the facts that
-decide beside amounts: the rules of placed pods, the claims that wait, the nodes that are held. Invariant: nothing
-changes a room. `take`, `without`, `less` and the others return another room, which shares with the first what is alike.
-So a plan that fails leaves nothing behind.
+A `Room` has the free amounts and host ports of the nodes, the units of virtual devices in use, and what else decides:
+the rules of placed pods, the claims that wait, the nodes that are held. Invariant: a plan changes no room. `take`,
+`without`, `less` and the others return another room, which shares with the first whatever is equal. So a plan that
+fails leaves nothing behind.
 
-The ledger's own room shows the ledger as it is, so ask for it again when the ledger has changed. A question that is
-asked over several steps needs a `copy`, and one that is asked in another thread `Ledger.snapshot`.
+What `Ledger.room` returns shares the ledger's state, so ask for it again when the ledger has changed. A question that
+is asked over several steps needs a `copy`, and one that is asked in another thread `Ledger.snapshot`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fluence_extender.room.order import NodeOrder
 
 @dataclass(frozen=True, slots=True)
 class TakenPlace:
-    """A pod that has a place in a room alone, and its gang."""
+    """A pod that has a place in a room but not in the ledger, and its gang."""
 
     pod: Pod
     gang: object
@@ -37,18 +37,18 @@ class TakenPlace:
 
 
 Placements = Mapping[str, TakenPlace]
-"""Pods that have a place in a room alone, by uid."""
+"""Pods that have a place in a room but not in the ledger, by uid."""
 
 Gone = Mapping[str, Holding]
-"""What pods held that are gone in a room, by uid."""
+"""What the pods held that are gone in a room, by uid."""
 
-NONE: Mapping[str, Holding] = MappingProxyType({})
-NOBODY: Placements = MappingProxyType({})
+NOTHING_PLACED: Placements = MappingProxyType({})
+NOTHING_GONE: Gone = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
 class Facts:
-    """What decides beside amounts where pods may go.
+    """What decides, in addition to amounts, where pods may go.
 
     ``order`` are the nodes in the order of the policy. ``kept_apart`` has the rules of pods about others, ``claims``
     the pods that wait for claims, ``gang_nodes`` the gangs on each node. ``holdings`` is what our pods hold.
@@ -86,9 +86,9 @@ def _put_apart(rules: KeptApart, pod: Pod, node: str) -> None:
     rules.put(pod, node, bound=False)
 
 
-def _put_claims(rooms: ClaimRooms, pod: Pod, node: str) -> None:
+def _put_claims(claims: ClaimRooms, pod: Pod, node: str) -> None:
     if pod.claims:
-        rooms.put(pod.uid, node, pod.claims)
+        claims.put(pod.uid, node, pod.claims)
 
 
 Copied = TypeVar("Copied", KeptApart, ClaimRooms)
@@ -99,7 +99,7 @@ class _Copy(Generic[Copied]):
 
     def __init__(self, copied: Copied) -> None:
         self._copied: Copied = copied
-        self._at: tuple[Placements, Gone] = NOBODY, NONE
+        self._at: tuple[Placements, Gone] = NOTHING_PLACED, NOTHING_GONE
         self._present: dict[str, TakenPlace] = {}
 
     def brought_to(self, placed: Placements, gone: Gone, put: Callable[[Copied, Pod, str], None]) -> Copied:
@@ -125,9 +125,9 @@ class Room:
     devices in use; treat all three as read-only. The nodes ``shut`` take nothing new, and ``held_nodes`` are held for
     gangs.
 
-    ``gang`` is whom it is for, and ``passing`` are gangs whose holds don't concern it. Only the nodes ``inside`` are
-    used, all if it is None. ``placed`` are pods that have a place in this room alone, and ``gone`` pods that the ledger
-    counts and this room doesn't.
+    ``gang`` is whom it is for, and nodes held for the gangs ``passing`` are open to it, too. Only the nodes ``inside``
+    are used, all if it is None. ``placed`` are pods that have a place in this room but not in the ledger, and ``gone``
+    are pods that don't count any more.
     """
 
     free: CapacityTable
@@ -139,8 +139,8 @@ class Room:
     gang: object = None
     passing: frozenset[object] = frozenset()
     inside: Set[str] | None = None
-    placed: Placements = field(default_factory=lambda: NOBODY)
-    gone: Gone = field(default_factory=lambda: NONE)
+    placed: Placements = field(default_factory=lambda: NOTHING_PLACED)
+    gone: Gone = field(default_factory=lambda: NOTHING_GONE)
     _closed: Set[str] | None = field(default=None, init=False)
 
     # Other rooms.
@@ -220,8 +220,8 @@ class Room:
                 | gang_nodes.closed_to(self.gang, self.gone)
             )
             if gang_nodes.exclusive:
-                others = [one for uid, one in self.placed.items() if uid not in self.gone]
-                self._closed |= {one.holding.node for one in others if one.gang != self.gang}
+                placed = (pod for uid, pod in self.placed.items() if uid not in self.gone)
+                self._closed |= {pod.holding.node for pod in placed if pod.gang != self.gang}
         return self._closed
 
     def usable(self, nodes: Set[str]) -> Set[str]:

@@ -36,7 +36,7 @@ def ends_in_order(room: Room, ends: Mapping[str, float]) -> list[End]:
 
 
 class Forecast:
-    """The room after the first pods have ended.
+    """Plans gangs in ``room`` as it is once the first pods have ended.
 
     ``tick`` is called before each plan, and may raise `OutOfTime`.
     """

@@ -155,7 +155,7 @@ class Simulation:
         placed = self._outlook.planner.plan(room, demands)
         if terms == FREELY:
             return placed
-        return None if terms.short is not None else self._outlook.planner.find(terms.of(room), demands)
+        return None if terms.short is not None else self._outlook.planner.find(terms.left_of(room), demands)
 
     def _with_starting_pods(
         self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason, terms: Beside

@@ -59,7 +59,7 @@ class Outlook:
         """Return places for a gang on the queue's terms; None if it has none on them."""
         if terms.short is not None:
             return None
-        return self.planner.find(terms.of(self.room.open_to(gang)), demands)
+        return self.planner.find(terms.left_of(self.room.open_to(gang)), demands)
 
     def take(self, pods: Sequence[Pod], places: Sequence[Assignment], gang: GangKey) -> None:
         """Count places of a gang as taken."""

@@ -108,7 +108,7 @@ class Auditor:
         for uid in list(ledger.holdings):
             held = ledger.holdings.get(uid)
             if held is not None:
-                yield list(audit.of_allocation(ledger, held, controller.pods.get(uid), self._place(uid)))
+                yield list(audit.of_holding(ledger, held, controller.pods.get(uid), self._place(uid)))
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
             yield list(audit.of_node(ledger, name, controller.eligibility.nodes.get(name)))
         if controller.leading:

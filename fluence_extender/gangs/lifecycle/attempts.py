@@ -426,7 +426,7 @@ class Attempts:
     def _record(self, gang: Gang, members: Sequence[Member], now: float) -> FailureRecord:
         """Return the record that all gangs with this demand share."""
         # Nodes and devices that are held for a gang are open to it alone, so other gangs may get another result.
-        keeper = gang.key if self._ledger.held_nodes.favors(gang.key) else None
+        keeper = gang.key if self._ledger.held_nodes.any_for(gang.key) else None
         key = self._places.demand_key(gang, members, now), self._preemption.passes(gang), keeper
         return self._failures.record(key, preempting_priority(members) if may_preempt(members) else -math.inf)
 
@@ -454,7 +454,7 @@ class Attempts:
 
     def _lack(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Lack | None:
         """Return the members' lack of room, None where they may lack something else, or others may lack less."""
-        own = self._ledger.held_nodes.favors(gang.key) or self._preemption.passes(gang)
+        own = self._ledger.held_nodes.any_for(gang.key) or self._preemption.passes(gang)
         settled = any(one.assignment is not None for one in gang.members.values())
         if reason.code not in BLOCKED or own or settled:
             return None

@@ -71,13 +71,13 @@ class Places:
     ) -> Reason | None:
         """Place all of ``members`` on nodes that aren't ``avoided``, or none of them and return why.
 
-        ``beside`` is the room that the queue keeps for others.
+        ``beside`` says what the queue keeps for others.
         """
         demands, settled = self.demands(members, now, avoided), self.settled(gang)
         room = self._ledger.room().open_to(gang.key, self.passes(gang))
         assignments = None
         if beside is not FREELY and beside.short is None:
-            assignments = self._planner.find(beside.of(room), demands, settled)
+            assignments = self._planner.find(beside.left_of(room), demands, settled)
         if assignments is None:
             try:
                 assignments = self._planner.plan(room, demands, settled)

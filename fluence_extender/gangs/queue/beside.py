@@ -33,7 +33,7 @@ class Beside:
         """Why a gang waits that would fit if nothing were reserved."""
         return self.short or behind_reservation(self.closing, self.kept is not None)
 
-    def of(self, room: Room) -> Room:
+    def left_of(self, room: Room) -> Room:
         """Return what is left of a room for the gang."""
         for hold in (self.kept, self.closed):
             room = room if hold is None else room.less(hold)
