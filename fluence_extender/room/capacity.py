@@ -160,14 +160,15 @@ class CapacityTable:
             if rows:
                 sizes = np.array([self.use_of(requests) for requests in kind_of])
                 np.add.at(free, rows, sign * sizes[kinds])
-        changed = self.having(free, ports)
-        if ports is self.ports:
-            changed._holders = self._holders
-        return changed
+        return self.having(free, ports)
 
     def having(self, free: Amounts, ports: dict[int, tuple[HostPort, ...]]) -> CapacityTable:
         """Return a table of the same nodes with other free amounts and other ports in use."""
-        return CapacityTable(self.rows, self.columns, free, ports, self.names, _remembered=self._remembered)
+        derived = CapacityTable(self.rows, self.columns, free, ports, self.names)
+        derived._remembered = self._remembered
+        if ports is self.ports:
+            derived._holders = self._holders
+        return derived
 
     def of_node(self, name: str) -> dict[str, int]:
         """Return the capacity of a node, by resource name."""

@@ -1,1 +1,1 @@
-"""What-if questions: gangs are planned on a copy of the ledger, now and for the time when running pods have ended."""
+"""What-if questions: gangs are planned in a copy of the room, now and for the time when running pods have ended."""

@@ -1,7 +1,7 @@
 """Preemption for gangs that lack capacity: which victims are evicted for them, and what is held for them meanwhile.
 
-If a gang lacks capacity and may preempt, it is planned on a copy of the ledger without its victims, and the nodes of
-that plan are held for it. Such a gang is a *preemptor*. Then the disruption budgets of the victims are asked, and the
+If a gang lacks capacity and may preempt, it is planned as if its victims were gone, and the nodes of that plan are
+held for it. Such a gang is a *preemptor*. Then the disruption budgets of the victims are asked, and the
 victims are evicted. The preemptor is planned like any other gang as soon as there is capacity. Invariants:
 
 * A gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types.

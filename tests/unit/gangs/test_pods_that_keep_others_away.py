@@ -156,3 +156,25 @@ def test_foreign_pod_that_keeps_a_pod_away_costs_nobody_his_place(world: MakeWor
     w.advance(10)
     assert reason(w, high).startswith("busy: 0 of 1 fit now (nodes refused: 1 kept from it")
     assert not w.now(low).deleting
+
+
+def test_gang_on_a_node_out_of_use_that_keeps_a_pod_away_is_preempted(world: MakeWorld) -> None:
+    first, second = (node(name, labels={HOST: name, ZONE: "z"}) for name in ("n0", "n1"))
+    w = world(first, second)
+    (low,) = gang(w, "low", 100, apart=(PodTerm(ZONE, A, ("default",)),))
+    w.advance(2)
+    assert w.nodes_of(low) == ["n0"]
+    w.change(first, unschedulable=True)
+    high = selected(w, "high", priority=10)
+    w.advance(3)
+    assert reason(w, high).startswith("preempting default/low")
+    w.cluster.reap()
+    w.advance(5)
+    assert w.nodes_of(high) == ["n1"]
+
+
+def test_amounts_beyond_what_tables_hold_are_refused(world: MakeWorld) -> None:
+    w = world(node("n0", extra={"example.com/x": 2**62}))
+    pod = w.pod("huge", requests=asks(100, 1, example_com__x=2**62 + 1))
+    w.advance(2)
+    assert reason(w, pod) == "busy: node n0 has no room left"
