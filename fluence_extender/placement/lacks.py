@@ -65,16 +65,16 @@ class Lacks:
         pod, barred = demands[0].pod, demands[0].barred
         if len(groups) > 1 or pod.ruled or pod.devices or pod.host_ports or pod.confined_to or barred:
             return None
-        if any(one.constraints for one in demands) or pod.claims or self._ledger.room().kept_from(pod):
+        room = self._ledger.room()
+        if any(demand.constraints for demand in demands) or pod.claims or room.kept_from(pod):
             return None
-        nodes = self._ledger.room().in_order(self._eligibility.eligible(pod))
+        nodes = room.in_order(self._eligibility.eligible(pod))
         # Equal tuples are stored once, so that lacks of the same amounts share counts.
         if len(self._nodes) >= MOST_COUNTED:
             self._nodes.clear()
         nodes = self._nodes.setdefault(nodes, nodes)
         shape = Shape(pod.requests, len(demands), nodes)
-        table = self._ledger.free.now()
-        return Lack((shape, [one.pod for one in demands]), table, self._basis(table))
+        return Lack((shape, [demand.pod for demand in demands]), room.free, self._basis(room.free))
 
     def reason(self, lack: Lack) -> Reason | None:
         """Return why the members still have no room, None if they have room or if that isn't known."""
