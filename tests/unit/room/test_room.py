@@ -55,7 +55,8 @@ def running(number: int, where: str, dice: random.Random) -> Pod:
 
 def ledger_of(pods: list[Pod], policy: str = "lonode") -> Ledger:
     ledger = Ledger(policy)
-    ledger.load([node(f"n{number}") for number in range(3)], parse_resources(QPUS))
+    nodes = [node(f"n{number}", labels={HOSTNAME: f"n{number}"}) for number in range(3)]
+    ledger.load(nodes, parse_resources(QPUS))
     ledger.adopt_all([(one, one.name) for one in pods], Strength.BOUND)
     return ledger
 
@@ -138,3 +139,14 @@ def test_held_nodes_are_open_to_their_holder_and_to_who_may_pass() -> None:
     assert room.open_to("second").within({"n1"}).usable(everywhere) == {"n1"}
     ledger.held_nodes.hold(HoldKind.PREEMPTION, "first", ())
     assert ledger.held_nodes.all_nodes() == {"n1"}
+
+
+def test_rooms_that_differ_in_pods_follow_the_ledger() -> None:
+    ledger = ledger_of([])
+    shy, new = pod("shy", labels={"app": "shy"}), pod("new", uid="new", apart=APART)
+    taken = ledger.room().take([(new, Assignment("new", "n1"))])
+    assert taken.kept_from(shy) == {"n1"}
+    ledger.adopt(pod("old", uid="old", node="n0", apart=APART), "old", Strength.BOUND)
+    taken = ledger.room().take([(new, Assignment("new", "n1"))])
+    assert taken.kept_from(shy) == {"n0", "n1"}
+    assert ledger.room().without({"old"}).kept_from(shy) == set()
