@@ -163,12 +163,13 @@ class Matching:
 
         The last result is cached, because a search for victims passes the same tuple of demands repeatedly.
         """
-        lasting = not pins and isinstance(demands, tuple) and not room.keeps_apart
+        demands = _with_kept_nodes(room, demands)
+        lasting = not pins and isinstance(demands, tuple)
         if lasting and self._last[0] is demands:
             return self._last[1]
         found = {
             key: sorted((demand.pod for demand in members), key=rank_key)
-            for key, members in _grouped(room, demands, pins).items()
+            for key, members in grouped(demands, pins).items()
         }
         if lasting and isinstance(demands, tuple):
             self._last = (demands, found)
@@ -234,13 +235,18 @@ def _grouped(
     room: Room, demands: Sequence[Demand], pins: Mapping[str, str] | None = None
 ) -> dict[ShapeKey, list[Demand]]:
     """Return equal demands by key. Those that pods keep from different nodes aren't equal."""
-    if room.keeps_apart:
-        kept_from = [room.kept_from(demand.pod) for demand in demands]
-        demands = [
-            replace(demand, barred=demand.barred | nodes) if nodes else demand
-            for demand, nodes in zip(demands, kept_from, strict=True)
-        ]
-    return grouped(demands, pins)
+    return grouped(_with_kept_nodes(room, demands), pins)
+
+
+def _with_kept_nodes(room: Room, demands: Sequence[Demand]) -> Sequence[Demand]:
+    """Return the demands with the nodes from which pods keep them barred; ``demands`` itself if there are none."""
+    kept_from = [room.kept_from(demand.pod) for demand in demands] if room.keeps_apart else []
+    if not any(kept_from):
+        return demands
+    return [
+        replace(demand, barred=demand.barred | nodes)
+        for demand, nodes in zip(demands, kept_from, strict=True)
+    ]
 
 
 def _by_kind(devices: Sequence[Chosen]) -> list[Chosen]:

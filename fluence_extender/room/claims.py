@@ -208,6 +208,8 @@ class ClaimRooms:
     def put(self, uid: str, node: str, claims: Claims, ungated: bool = False) -> None:
         """Record a pod that waits on its node for these claims. A pod that was ungated stays so."""
         old = self._waiters.get(uid)
+        if old is None and not claims:
+            return
         same = old is not None and (old.node, old.claims) == (node, claims)
         waiter = _Waiter(node, claims, ungated or (same and old is not None and old.ungated))
         if old == waiter:

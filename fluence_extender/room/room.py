@@ -62,8 +62,16 @@ class Facts:
     claims: ClaimRooms
     gang_nodes: GangNodes
     holdings: Mapping[str, Holding]
+    _kept_from: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     _kept_apart: _Copy[KeptApart] | None = field(default=None, init=False)
     _claims: _Copy[ClaimRooms] | None = field(default=None, init=False)
+
+    def kept_from(self, pod: Pod) -> frozenset[str]:
+        """Return the nodes from which pods in the ledger keep the pod; cached, because plans ask for it repeatedly."""
+        nodes = self._kept_from.get(pod.uid)
+        if nodes is None:
+            nodes = self._kept_from[pod.uid] = self.kept_apart.nodes(pod)
+        return nodes
 
     def kept_apart_with(self, placed: Placements, gone: Gone) -> KeptApart:
         """Return the rules about other pods with the pods ``placed`` and without those ``gone``."""
@@ -261,7 +269,7 @@ class Room:
 
     def kept_from(self, pod: Pod) -> frozenset[str]:
         """Return the nodes from which the required anti-affinity of pods with places keeps the pod."""
-        if not self.placed and not self.facts.kept_apart.nodes(pod):
+        if not self.placed and not self.facts.kept_from(pod):
             # Fewer pods keep it from no more nodes.
             return NO_NODES
         return self.kept_apart.nodes(pod)

@@ -21,6 +21,7 @@ from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
+from tests.e2e.test_in_tree_filters import apart
 from tests.e2e.test_resource_claims import members
 from tests.e2e.test_simulate import simulated
 from tests.e2e.workloads import ONE_DEVICE, QPU, gang, labelled, ours
@@ -130,6 +131,22 @@ def test_low_gang_makes_way_and_its_room_is_kept_through_a_crash(
     let_go(namespace, "low-1")
     fluence.wait_for_state(namespace.name, "high", "bound")
     assert bound(namespace, "high-0", "high-1", "late") == [True, True, False]
+
+
+def test_gang_that_keeps_another_away_makes_way(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, priority_class: PriorityClass
+) -> None:
+    own_nodes(2, cpu="4")
+    namespace.create(*gang("low", 2, cpu="1", affinity=apart("high")))
+    namespace.create(*gang("bystander", 1, cpu="1"))
+    namespace.wait_until_bound(3)
+    namespace.create(
+        *gang("high", 2, cpu="1", priorityClassName=priority_class(1000), affinity=apart("high"))
+    )
+    fluence.wait_for_state(namespace.name, "high", "bound")
+    names = {pod["metadata"]["name"] for pod in namespace.pods()}
+    assert names == {"high-0", "high-1", "bystander-0"}
+    assert evictions(namespace, "low-0") == [f"preempted by gang {namespace.name}/high (priority 1000)"]
 
 
 def test_gang_under_a_disruption_budget_stays_whole(

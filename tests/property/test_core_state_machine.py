@@ -25,7 +25,7 @@ from fluence_extender.model.pod import HostPort, Owner, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
 from fluence_extender.model.workload import Job, PodGroup
-from tests.core.engine import EMBEDDED, CoreEngine
+from tests.core.engine import EMBEDDED, ENGINES, CoreEngine
 from tests.core.invariants import check, check_at_rest
 from tests.core.shapes import absurd, allocatable, requests
 from tests.core.world import World
@@ -548,7 +548,7 @@ def _machine(engine: CoreEngine, policy: str) -> type[Core]:
 
 
 @pytest.mark.parametrize("policy", ["lonode", "hinode", "lonodex"])
-@pytest.mark.parametrize("engine", [EMBEDDED], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_core_stays_consistent_whatever_happens(engine: CoreEngine, policy: str) -> None:
     run_state_machine_as_test(
         _machine(engine, policy),

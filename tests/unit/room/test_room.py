@@ -141,10 +141,12 @@ def test_held_nodes_are_open_to_their_holder_and_to_who_may_pass() -> None:
     assert ledger.held_nodes.all_nodes() == {"n1"}
 
 
-def test_room_that_is_asked_for_again_has_the_present_rules() -> None:
+def test_rooms_that_differ_in_pods_follow_the_ledger() -> None:
     ledger = ledger_of([])
-    first, second = (pod(name, uid=name, apart=APART) for name in ("first", "second"))
-    shy = pod("shy", labels={"app": "shy"})
-    assert ledger.room().take([(first, Assignment("first", "n0"))]).kept_from(shy) == {"n0"}
-    ledger.adopt(pod("keeper", uid="keeper", node="n1", apart=APART), "keeper", Strength.BOUND)
-    assert ledger.room().take([(second, Assignment("second", "n2"))]).kept_from(shy) == {"n1", "n2"}
+    shy, new = pod("shy", labels={"app": "shy"}), pod("new", uid="new", apart=APART)
+    taken = ledger.room().take([(new, Assignment("new", "n1"))])
+    assert taken.kept_from(shy) == {"n1"}
+    ledger.adopt(pod("old", uid="old", node="n0", apart=APART), "old", Strength.BOUND)
+    taken = ledger.room().take([(new, Assignment("new", "n1"))])
+    assert taken.kept_from(shy) == {"n0", "n1"}
+    assert ledger.room().without({"old"}).kept_from(shy) == set()
