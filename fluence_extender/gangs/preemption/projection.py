@@ -159,10 +159,14 @@ def project(
     seen: int | None = None,
 ) -> Projection | None:
     """Return a `Projection`; None if the pods can't be judged node by node, or if one of them has no place."""
-    placed = {place.uid for place in places}
+    node_of = {place.uid: place.node for place in places}
     pods = [demand.pod for demand in demands]
-    if any(map(ledger.room().kept_from, pods)):
+    if any(
+        pod.devices or pod.ruled or pod.host_ports or pod.claims or pod.uid not in node_of for pod in pods
+    ):
         return None
-    if any(pod.devices or pod.ruled or pod.host_ports or pod.claims or pod.uid not in placed for pod in pods):
+    room = ledger.room()
+    if room.keeps_apart and any(node_of[pod.uid] in room.kept_from(pod) for pod in pods):
+        # The pods that keep one away have to go, too.
         return None
     return Projection(ledger, planner, gang, demands, places, seen)
