@@ -72,7 +72,6 @@ class Ledger:
         self._device_use = DeviceUse(self.graph.catalogue)
         self.lacking_devices: set[str] = set()
         self.version = 0
-        self._facts = Facts(self._order, self.kept_apart, self._rooms, self.gang_nodes, self._holdings)
         self.free = LiveCapacity(
             self._accounts,
             self.journal,
@@ -111,7 +110,8 @@ class Ledger:
     def room(self) -> Room:
         """Return what is free now, for as long as the ledger doesn't change."""
         use = self._present_device_use()
-        return Room(self.free.now(), self.whole.now(), use, self._facts, self.held_nodes, self._negative)
+        facts = Facts(self._order, self.kept_apart, self._rooms, self.gang_nodes, self._holdings)
+        return Room(self.free.now(), self.whole.now(), use, facts, self.held_nodes, self._negative)
 
     def snapshot(self, ending: Iterable[str] = ()) -> Room:
         """Return what is free now, for another thread; ``ending`` are foreign pods that may be gone there."""
