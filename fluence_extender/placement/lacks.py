@@ -65,9 +65,11 @@ class Lacks:
         pod, barred = demands[0].pod, demands[0].barred
         if len(groups) > 1 or pod.ruled or pod.devices or pod.host_ports or pod.confined_to or barred:
             return None
-        if any(one.constraints for one in demands) or pod.claims or self._ledger.room().kept_from(pod):
+        room = self._ledger.room()
+        kept = room.keeps_apart and any(room.kept_from(one.pod) for one in demands)
+        if any(one.constraints for one in demands) or pod.claims or kept:
             return None
-        nodes = self._ledger.room().in_order(self._eligibility.eligible(pod))
+        nodes = room.in_order(self._eligibility.eligible(pod))
         # Equal tuples are stored once, so that lacks of the same amounts share a room.
         if len(self._nodes) >= MOST_ROOMS:
             self._nodes.clear()

@@ -179,6 +179,20 @@ def test_victim_that_comes_back_takes_no_place_that_would_keep_its_preemptor_awa
     check_at_rest(w)
 
 
+def test_member_that_is_kept_away_is_told_also_if_it_is_not_the_first(world: MakeWorld) -> None:
+    w = world(host("n0"))
+    w.foreign("n0", "keeper", requests=asks(3500, 1), apart=KEEPS_A_AWAY)
+    note = {GROUP_SIZE_ANNOTATION: "2"}
+    for at, name in enumerate("ba"):
+        w.pod(f"p{at}", labels={GROUP_LABEL: "g", "app": name}, annotations=note, requests=asks(1000, 1))
+    w.advance(2)
+    text = "busy: 0 of 2 fit now, short of cpu (nodes refused: 1 kept from it by the required podAntiAffinity of pods"
+    found = w.gang("g").reason
+    assert found is not None
+    assert found.text.startswith(text)
+    check_at_rest(w)
+
+
 def test_foreign_pod_that_keeps_a_pod_away_costs_nobody_his_place(world: MakeWorld) -> None:
     w = world(host("n0"))
     w.foreign("n0", "keeper", requests=asks(100, 1), apart=KEEPS_A_AWAY)
