@@ -106,6 +106,12 @@ class _Hosted:
         self._last: tuple[Sequence[str], dict[str, int], Amounts] | None = None
         self._forgotten: set[str] = set()
 
+    def copy(self, rooms: ClaimRooms) -> _Hosted:
+        """Return a copy for ``rooms``, in which nodes host as many."""
+        made = _Hosted(rooms, self._claims, self._whole)
+        made.nodes = dict(self.nodes)
+        return made
+
     def forget(self, node: str) -> None:
         """Drop the count of a node."""
         self.nodes.pop(node, None)
@@ -171,12 +177,14 @@ class ClaimRooms:
         self._shared_on: dict[str, Counter[str]] = {}
         self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
 
-    def copy(self) -> ClaimRooms:
-        """Return a copy for the present state of the nodes."""
+    def copy(self, counted: bool = False) -> ClaimRooms:
+        """Return a copy for the present state of the nodes; with what is counted already if ``counted``."""
         copied = ClaimRooms(dict(self._nodes))
         copied.without(self._gone)
         for uid, one in self._waiters.items():
             copied.put(uid, one.node, one.claims, one.ungated)
+        if counted:
+            copied._hosted.update((key, one.copy(copied)) for key, one in self._hosted.items())
         return copied
 
     def without(self, gone: Set[str]) -> None:

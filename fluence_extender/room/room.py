@@ -78,7 +78,7 @@ class Facts:
         if not placed and not gone:
             return self.claims
         if self._claims is None:
-            self._claims = _Copy(self.claims.copy())
+            self._claims = _Copy(self.claims.copy(counted=True))
         return self._claims.brought_to(placed, gone, _put_claims)
 
 
