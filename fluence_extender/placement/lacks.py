@@ -66,7 +66,8 @@ class Lacks:
         if len(groups) > 1 or pod.ruled or pod.devices or pod.host_ports or pod.confined_to or barred:
             return None
         room = self._ledger.room()
-        if any(demand.constraints for demand in demands) or pod.claims or room.kept_from(pod):
+        kept = room.keeps_apart and any(room.kept_from(demand.pod) for demand in demands)
+        if any(demand.constraints for demand in demands) or pod.claims or kept:
             return None
         nodes = room.in_order(self._eligibility.eligible(pod))
         # Equal tuples are stored once, so that lacks of the same amounts share counts.

@@ -169,6 +169,7 @@ class ClaimRooms:
     def copy(self) -> ClaimRooms:
         """Return a copy for the present state of the nodes, with the counts made so far."""
         copied = ClaimRooms(dict(self._nodes))
+        copied._until = self._until
         copied.without(self._gone)
         for uid, waiter in self._waiters.items():
             copied.put(uid, waiter.node, waiter.claims, waiter.ungated)

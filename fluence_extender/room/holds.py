@@ -60,10 +60,14 @@ class HoldKind(StrEnum):
 
 
 class HeldNodes:
-    """The nodes that are held for gangs: until a hold ends, they are closed to all other gangs."""
+    """The nodes that are held for gangs: until a hold ends, they are closed to all other gangs.
+
+    ``revision`` grows with each change.
+    """
 
     def __init__(self, held: Mapping[tuple[HoldKind, object], frozenset[str]] | None = None) -> None:
         self._held = dict(held or {})
+        self.revision = 0
 
     def copy(self) -> HeldNodes:
         """Return an independent copy."""
@@ -71,6 +75,7 @@ class HeldNodes:
 
     def hold(self, kind: HoldKind, gang: object, nodes: Collection[str]) -> None:
         """Hold exactly these nodes for ``gang``; no nodes end the hold."""
+        self.revision += 1
         if nodes:
             self._held[kind, gang] = frozenset(nodes)
         else:
@@ -79,6 +84,10 @@ class HeldNodes:
     def nodes(self, kind: HoldKind, gang: object) -> frozenset[str]:
         """Return the nodes that are held for ``gang``."""
         return self._held.get((kind, gang), frozenset())
+
+    def holders(self, kind: HoldKind) -> set[object]:
+        """Return the gangs for which nodes are held."""
+        return {gang for held, gang in self._held if held is kind}
 
     def any_for(self, gang: object) -> bool:
         """Return whether anything is held for ``gang``."""

@@ -206,6 +206,12 @@ class KeptApart:
         keys = {term.key for term in holder.terms} & node.labels.keys()
         return NO_NODES.union(*(self._by_value(key)[node.labels[key]] for key in keys))
 
+    def around(self, key: str, nodes: Iterable[str]) -> frozenset[str]:
+        """Return the nodes in the domains of ``nodes`` by the label ``key``."""
+        present = (self._nodes.get(name) for name in nodes)
+        values = {node.labels[key] for node in present if node is not None and key in node.labels}
+        return NO_NODES.union(*(self._by_value(key)[value] for value in values))
+
     # Inside.
 
     def _put(self, uid: str, holder: _Holder) -> None:
@@ -269,10 +275,7 @@ class KeptApart:
     def _covered(self, entry: _Entry) -> frozenset[str]:
         """Return the nodes in the domains of the pods that have a term."""
         if entry.nodes is None:
-            key, by_value = entry.term.key, self._by_value(entry.term.key)
-            present = (self._nodes.get(self._holders[uid].node) for uid in entry.holders)
-            values = {node.labels[key] for node in present if node is not None and key in node.labels}
-            entry.nodes = NO_NODES.union(*(by_value[value] for value in values))
+            entry.nodes = self.around(entry.term.key, (self._holders[uid].node for uid in entry.holders))
         return entry.nodes
 
     def _by_value(self, key: str) -> Mapping[str, set[str]]:

@@ -14,6 +14,7 @@ from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING, Mem
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.workloads import owner_topology
+from fluence_extender.gangs.preemption.awaited_places import AwaitedPlaces
 from fluence_extender.gangs.queue.beside import FREELY, Beside
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
@@ -25,6 +26,7 @@ from fluence_extender.placement.eligibility import refusal, signature
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.topology_constraints import topology_constraints
+from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger, NoCapacity
 
 DemandKey = frozenset[tuple[object, int]]
@@ -55,6 +57,7 @@ class Places:
         self._clears: list[Clear] = []
         self.passes = passes
         self.reserved = reserved
+        self._awaited: tuple[int, dict[frozenset[object], AwaitedPlaces]] = -1, {}
 
     def clears(self) -> list[Clear]:
         """Return the nominations to take back, each once."""
@@ -115,10 +118,32 @@ class Places:
         self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
     ) -> list[Demand]:
         """Return the demands of ``members`` for a planner."""
+        awaited = self._awaited_places(members)
         return [
-            Demand(member.pod, member.refusals.barred_nodes(now) | avoided, *self.topology(member.pod))
+            Demand(member.pod, _barred(member, now, awaited) | avoided, *self.topology(member.pod))
             for member in members
         ]
+
+    def _awaited_places(self, members: Sequence[Member]) -> AwaitedPlaces | None:
+        """Return where preemptors go that the gang of ``members`` can't preempt, None if there are none."""
+        held = self._ledger.held_nodes
+        holders = held.holders(HoldKind.PREEMPTION)
+        found = self._registry.member(members[0].pod.uid) if holders and members else None
+        if found is None:
+            return None
+        others = frozenset(holders - {found[0].key} - self.passes(found[0]))
+        if not others:
+            return None
+        if self._awaited[0] != held.revision:
+            self._awaited = held.revision, {}
+        known = self._awaited[1]
+        if others not in known:
+            gangs = [gang for key, gang in self._registry.gangs.items() if key in others]
+            waiting = (
+                (one.pod, one.held_node) for gang in gangs for one in gang.members.values() if one.held_node
+            )
+            known[others] = AwaitedPlaces(self._ledger.kept_apart, waiting)
+        return known[others]
 
     def settled(self, gang: Gang) -> list[SettledMember]:
         """Return the members that have a place already, for a planner."""
@@ -132,6 +157,7 @@ class Places:
         """Return a key for the demand of ``members``. Of demands with equal keys either all fit or none does."""
         # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
         members = list(members)
+        awaited = self._awaited_places(members)
         ruled = any(member.pod.ruled for member in members)
         own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
         return frozenset(
@@ -144,7 +170,7 @@ class Places:
                     tuple(member.pod.requires.items()) if member.pod.devices else (),
                     member.pod.host_ports,
                     _by_rules(member.pod) if ruled else None,
-                    member.refusals.barred_nodes(now) | self._ledger.kept_apart.nodes(member.pod),
+                    _barred(member, now, awaited) | self._ledger.kept_apart.nodes(member.pod),
                     topology_constraints(member.pod, *self.topology(member.pod)),
                     own,
                 )
@@ -251,6 +277,12 @@ class Places:
         if not devices:
             return True
         return self._ledger.devices_match(member.pod, devices)
+
+
+def _barred(member: Member, now: float, awaited: AwaitedPlaces | None) -> frozenset[str]:
+    """Return the nodes that refused the member, and those where it would exclude a preemptor."""
+    refused = member.refusals.barred_nodes(now)
+    return refused if awaited is None else refused | awaited.kept_from(member.pod)
 
 
 def _by_rules(pod: Pod) -> object:

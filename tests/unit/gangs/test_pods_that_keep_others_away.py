@@ -147,6 +147,52 @@ def test_gang_of_lower_priority_that_keeps_a_pod_away_is_preempted(
     check_at_rest(w)
 
 
+@pytest.mark.parametrize("of_preemptor", [False, True])
+def test_victim_that_comes_back_takes_no_place_that_would_keep_its_preemptor_away(
+    world: MakeWorld, of_preemptor: bool
+) -> None:
+    w = world(*(node(f"n{at}", labels={HOST: f"n{at}", ZONE: "z"}) for at in range(3)))
+    low: dict[str, Any] = {"labels": {"app": "b"}, "apart": (PodTerm(ZONE, A, ("default",)),)}
+    high: dict[str, Any] = {"priority": 10}
+    if of_preemptor:
+        of_b = (Requirement("app", "In", ("b",)),)
+        high["apart"] = (PodTerm(ZONE, of_b, ("default",)),)
+        del low["apart"]
+    victim = w.pod("victim", requests=asks(100, 1), **low)
+    w.advance(2)
+    preemptor = selected(w, "high", **high)
+    w.advance(3)
+    assert w.now(victim).deleting
+    back = w.pod("back", requests=asks(100, 1), **low)
+    free = w.pod("free", requests=asks(100, 1), labels={"app": "c"})
+    w.advance(10)
+    assert w.nodes_of(back) == [""]
+    assert w.nodes_of(free) != [""]
+    w.cluster.reap()
+    w.advance(5)
+    assert w.nodes_of(preemptor, back) == ["n0", ""]
+    assert not w.now(back).deleting
+    check_at_rest(w)
+    w.change(preemptor, phase="Succeeded")
+    w.advance(5)
+    assert w.nodes_of(back) != [""]
+    check_at_rest(w)
+
+
+def test_member_that_is_kept_away_is_told_also_if_it_is_not_the_first(world: MakeWorld) -> None:
+    w = world(host("n0"))
+    w.foreign("n0", "keeper", requests=asks(3500, 1), apart=KEEPS_A_AWAY)
+    note = {GROUP_SIZE_ANNOTATION: "2"}
+    for at, name in enumerate("ba"):
+        w.pod(f"p{at}", labels={GROUP_LABEL: "g", "app": name}, annotations=note, requests=asks(1000, 1))
+    w.advance(2)
+    text = "busy: 0 of 2 fit now, short of cpu (nodes refused: 1 kept from it by the required podAntiAffinity of pods"
+    found = w.gang("g").reason
+    assert found is not None
+    assert found.text.startswith(text)
+    check_at_rest(w)
+
+
 def test_foreign_pod_that_keeps_a_pod_away_costs_nobody_his_place(world: MakeWorld) -> None:
     w = world(host("n0"))
     w.foreign("n0", "keeper", requests=asks(100, 1), apart=KEEPS_A_AWAY)
