@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, NAMING_OWNERS, QPU
@@ -54,8 +55,7 @@ class SettledMember:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeKey:
+class ShapeKey(NamedTuple):
     """Pods with equal keys are alike for placement; ``pin`` is the node of a pod's devices, "" for none.
 
     ``rules`` are its rules about other pods, and all by which such rules judge it.

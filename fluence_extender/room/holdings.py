@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
+
+from msgspec import Struct
 
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort, Pod
@@ -26,8 +27,7 @@ class Strength(IntEnum):
     BOUND = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """What one pod holds: its node and devices, its exact requests, and its host ports."""
 
     namespace: str
@@ -137,7 +137,8 @@ class NodeAccount:
 
     def add(self, uid: str, requests: Resources, foreign: bool, ports: tuple[HostPort, ...] = ()) -> None:
         """Count a pod, or count it again with other requests."""
-        self.remove(uid)
+        if uid in self._users:
+            self.remove(uid)
         self._users[uid] = requests
         self.free = self.free - requests
         if foreign:

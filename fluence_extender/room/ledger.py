@@ -8,7 +8,8 @@ A pod that the cluster reports as bound is always counted, even if there is no c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.current import CurrentGraph
@@ -354,7 +355,7 @@ class Ledger:
         held = self._holdings.pop(uid, None)
         if held is None:
             return
-        assignment = replace(held.assignment, uid=pod.uid)
+        assignment = Assignment(pod.uid, held.assignment.node, held.assignment.devices)
         self._holdings[pod.uid] = replace(held, name=pod.name, assignment=assignment)
         self._claim_rooms.rename(uid, pod.uid)
         self.kept_apart.rename(uid, pod)

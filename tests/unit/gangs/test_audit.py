@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError
@@ -41,7 +42,7 @@ def shrunk(w: World, pod: Pod) -> None:
 
 def weakened(w: World, pod: Pod) -> None:
     held = w.ledger.holdings[pod.uid]
-    w.ledger._holdings[pod.uid] = replace(held, strength=Strength.PLANNED)
+    w.ledger._holdings[pod.uid] = msgspec.structs.replace(held, strength=Strength.PLANNED)
 
 
 def plan_forgotten(w: World, pod: Pod) -> None:
