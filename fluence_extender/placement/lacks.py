@@ -66,7 +66,7 @@ class Lacks:
         if len(groups) > 1 or pod.ruled or pod.devices or pod.host_ports or pod.confined_to or barred:
             return None
         room = self._ledger.room()
-        kept = room.keeps_apart and any(room.kept_from(demand.pod) for demand in demands)
+        kept = room.keeps_any(demand.pod for demand in demands)
         if any(demand.constraints for demand in demands) or pod.claims or kept:
             return None
         nodes = room.in_order(self._eligibility.eligible(pod))
@@ -113,7 +113,7 @@ class Lacks:
         return len(table.columns), eligibility.journal.now, ledger.whole.revision, everywhere
 
     def _closed(self, slots: _Slots, table: CapacityTable) -> NDArray[np.intp]:
-        """Return the rows of these nodes that are closed to all gangs now."""
+        """Return the rows of ``slots`` whose nodes no gang may use now."""
         closed = self._ledger.room().closed
         if not closed:
             return NO_ROWS

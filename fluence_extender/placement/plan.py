@@ -139,10 +139,8 @@ class Planner:
         self, room: Room, demands: Sequence[Demand], settled: Sequence[SettledMember] = ()
     ) -> tuple[Assignment, ...] | None:
         """Place every pod as `plan` does, but return None if there is no place, without a reason."""
-        progress = _progress(demands, settled)
-        progress.explain = False
         try:
-            return self._placed(room, demands, progress)
+            return self._placed(room, demands, _progress(demands, settled, explain=False))
         except (NoPlace, GangRefused):
             return None
 
@@ -154,8 +152,7 @@ class Planner:
         if self._countable[0] is not demands:
             free = not any(demand.pod.devices or demand.pod.ruled or demand.constraints for demand in demands)
             self._countable = demands, free and len(grouped(demands)) == 1
-        kept = room.keeps_apart and any(room.kept_from(demand.pod) for demand in demands)
-        if kept or not self._countable[1]:
+        if not self._countable[1] or room.keeps_any(demand.pod for demand in demands):
             return self.find(room, demands, settled) is not None
         return self.has_capacity(room, demands[0], len(demands))
 
@@ -188,8 +185,8 @@ class Planner:
         if len(groups) > 1:
             parts = [_Task(demands, task.depth, task.within) for demands in groups.values()]
             if len(groups) + len(rest) > MOST_CONSTRAINTS:
-                for some in ([part] for part in parts):
-                    placed = self._place(some, placed, progress)
+                for part in parts:
+                    placed = self._place([part], placed, progress)
                 return self._place(rest, placed, progress)
             return self._place([*parts, *rest], placed, progress)
         (constraint,) = groups
@@ -258,8 +255,8 @@ class Planner:
         ]
 
 
-def _progress(demands: Sequence[Demand], settled: Sequence[SettledMember]) -> _Progress:
-    return _Progress(settled, {demand.pod.uid: demand.pod for demand in demands})
+def _progress(demands: Sequence[Demand], settled: Sequence[SettledMember], explain: bool = True) -> _Progress:
+    return _Progress(settled, {demand.pod.uid: demand.pod for demand in demands}, explain)
 
 
 def _by_constraint(task: _Task) -> dict[TopologyConstraint | None, tuple[Demand, ...]]:

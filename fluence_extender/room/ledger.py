@@ -128,7 +128,7 @@ class Ledger:
         return Room(
             self.free.now().copy(),
             self.whole.now().copy(),
-            self.device_use(),
+            self._present_device_use().copy(),
             facts,
             self.held_nodes.copy(),
             frozenset(self._negative),
@@ -138,10 +138,6 @@ class Ledger:
         """Return whether the pod holds its share on ``node``."""
         held = self._holdings.get(uid)
         return held is not None and held.assignment.node == node
-
-    def device_use(self) -> DeviceUse:
-        """Return how much of each virtual device is held; the caller may change it."""
-        return self._present_device_use().copy()
 
     def held_shares(self) -> list[DeviceShare]:
         """Return what our pods hold of virtual devices."""
@@ -317,7 +313,7 @@ class Ledger:
         node = pod.nominated
         if node not in self._nodes or not self._accounts[node].takes(pod.requests, pod.host_ports):
             return None
-        devices = serve(pod, self.device_use(), {node}) if pod.devices else []
+        devices = serve(pod, self._present_device_use().copy(), {node}) if pod.devices else []
         if isinstance(devices, str):
             return None
         assignment = Assignment(pod.uid, node, shares_of(devices))
@@ -441,7 +437,7 @@ class Ledger:
             self._negative.discard(name)
 
     def _note_negative(self, names: Iterable[str]) -> set[str]:
-        """Find out which of these nodes are overcommitted, record it, and return them."""
+        """Record which of these nodes are overcommitted, and return them."""
         over = {
             name
             for name in names

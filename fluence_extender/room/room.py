@@ -274,6 +274,10 @@ class Room:
             return NO_NODES
         return self.kept_apart.nodes(pod)
 
+    def keeps_any(self, pods: Iterable[Pod]) -> bool:
+        """Return whether pods with places keep any of ``pods`` from some node."""
+        return self.keeps_apart and any(map(self.kept_from, pods))
+
     def claim_room(self, pod: Pod) -> ClaimRoom | None:
         """Return how many pods with the claims of ``pod`` nodes host, None for a pod without claims."""
         return ClaimRoom(lambda: self.claims, pod.claims) if pod.claims else None

@@ -151,11 +151,8 @@ class Simulation:
     def _plan(self, demands: Sequence[Demand], gang: GangKey, terms: Beside) -> Sequence[Assignment] | None:
         """Place a gang; return None if the queue keeps what it needs for others. Raise `GangRefused`."""
         passing = self._previewer.passes([demand.pod for demand in demands])
-        room = self._outlook.room.open_to(gang, passing)
-        placed = self._outlook.planner.plan(room, demands)
-        if terms == FREELY:
-            return placed
-        return None if terms.short is not None else self._outlook.planner.find(terms.left_of(room), demands)
+        placed = self._outlook.planner.plan(self._outlook.room.open_to(gang, passing), demands)
+        return placed if terms == FREELY else self._outlook.find_beside(demands, gang, terms, passing)
 
     def _with_starting_pods(
         self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason, terms: Beside

@@ -54,12 +54,15 @@ class Outlook:
     room: Room
 
     def find_beside(
-        self, demands: Sequence[Demand], gang: GangKey, terms: Beside
+        self, demands: Sequence[Demand], gang: GangKey, terms: Beside, passing: Collection[object] = ()
     ) -> Sequence[Assignment] | None:
-        """Return places for a gang on the queue's terms; None if it has none on them."""
+        """Return places for a gang on the queue's terms; None if it has none on them.
+
+        Nodes that are held for the gangs ``passing`` are open to it.
+        """
         if terms.short is not None:
             return None
-        return self.planner.find(terms.left_of(self.room.open_to(gang)), demands)
+        return self.planner.find(terms.left_of(self.room.open_to(gang, passing)), demands)
 
     def take(self, pods: Sequence[Pod], places: Sequence[Assignment], gang: GangKey) -> None:
         """Count places of a gang as taken."""

@@ -217,7 +217,7 @@ def no_device_is_held_twice(world: World) -> None:
                 taken[without_levels(share.path)] += share.amount
             else:
                 assert held in given, f"{held.name} is planned on {share.path}, which is gone"
-    use = world.ledger.device_use()
+    use = world.ledger.room().devices
     for device in world.ledger.graph.catalogue.devices:
         above = sum(taken[place] for place in taken if device.place.startswith(f"{place}/"))
         below = sum(taken[place] for place in taken if place.startswith(f"{device.place}/"))

@@ -22,7 +22,7 @@ PAIR = "resources: [{type: simulator, name: a, count: 2}, {type: simulator, name
 
 def simulate(ledger: Ledger, amount: int, name: str = "p") -> Pod:
     one = pod(name, 100, devices={"simulator": amount})
-    served = serve(one, ledger.device_use(), {"n0"})
+    served = serve(one, ledger.room().devices.copy(), {"n0"})
     assert not isinstance(served, str)
     ledger.take_all([(one, Assignment(one.uid, "n0", shares_of(served)))], "g")
     return one
@@ -32,7 +32,7 @@ def free(ledger: Ledger, most: int) -> int:
     """Return how many units of simulators one request can get."""
     for amount in range(most, 0, -1):
         if not isinstance(
-            serve(pod("probe", devices={"simulator": amount}), ledger.device_use(), {"n0"}), str
+            serve(pod("probe", devices={"simulator": amount}), ledger.room().devices.copy(), {"n0"}), str
         ):
             return amount
     return 0

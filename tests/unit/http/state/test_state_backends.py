@@ -46,7 +46,7 @@ def counts(w: World) -> dict[str, tuple[int, int, int]]:
 def obtainable(w: World, path: str) -> int:
     """Return how many units of one device a pod could get."""
     device = next(one for one in w.ledger.graph.catalogue.devices if one.path == path)
-    return w.ledger.device_use().free(device)
+    return w.ledger.room().devices.free(device)
 
 
 def test_every_device_is_shown_with_its_attributes_and_parents(world: MakeWorld) -> None:
