@@ -2,7 +2,7 @@
 
 During attacks in full size (`make attacks`, on a machine that does nothing else), 99 of 100 pods of another tenant are
 bound within a second, and 99 of 100 probes of `/readyz` are answered within 0.3 s. The short form shares its machine
-with other tests. So both are also measured before the attack, and the allowance grows by what the machine takes anyway.
+with other tests, so it can't measure that. It tests that no pod starves, and that kubelet sees no probe time out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
 from tests.localcluster import ApiError, ControlPlane
 
-BOUND_WITHIN, READY_WITHIN = 1.0, 0.3
-SHARED_MACHINE = 3.0
-"""How many times as long the waits of the short form may be, beyond what was measured before it began."""
+BOUND_WITHIN, READY_WITHIN = (1.0, 0.3) if FULL else (10.0, 5.0)
+"""Seconds. Those of the short form are the timeouts in `deploy/`: of the webhook's reviews and of readiness probes."""
 
 CALM, ATTACKED = (10.0, 60.0) if FULL else (2.0, 5.0)
 """Seconds of measurement before the attack, and the fewest seconds of measurement during it."""
@@ -81,8 +80,7 @@ def test_reviews_are_answered_during_a_flood_of_forged_ones(
         flood.join()
     told = f"{quantile(before, 0.99):.2f} s before, {quantile(during, 0.99):.2f} s during ({len(during)})"
     print(f"forged reviews: p99 {told}")
-    most = BOUND_WITHIN if FULL else BOUND_WITHIN * SHARED_MACHINE + quantile(before, 0.99)
-    assert quantile(during, 0.99) <= most, told
+    assert quantile(during, 0.99) <= BOUND_WITHIN, told
 
 
 @pytest.mark.parametrize(
@@ -105,9 +103,5 @@ def test_other_tenants_are_served_during(
         scene.over.set()
     attacker.join()
     print(f"{case.name}: before: {before}; during: {during}")
-    for limit, calm, attacked in (
-        (BOUND_WITHIN, before.binds, during.binds),
-        (READY_WITHIN, before.probes, during.probes),
-    ):
-        most = limit if FULL else limit * SHARED_MACHINE + quantile(calm, 0.99)
-        assert quantile(attacked, 0.99) <= most, f"{case.name}: before: {before}; during: {during}"
+    for limit, waits in ((BOUND_WITHIN, during.binds), (READY_WITHIN, during.probes)):
+        assert quantile(waits, 0.99) <= limit, f"{case.name}: before: {before}; during: {during}"
