@@ -437,7 +437,7 @@ class Ledger:
             self._negative.discard(name)
 
     def _note_negative(self, names: Iterable[str]) -> set[str]:
-        """Record which of these nodes are overcommitted, and return them."""
+        """Record which of the nodes ``names`` are overcommitted, and return the names of those."""
         over = {
             name
             for name in names

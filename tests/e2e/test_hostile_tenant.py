@@ -2,7 +2,7 @@
 
 During attacks in full size (`make attacks`, on a machine that does nothing else), 99 of 100 pods of another tenant are
 bound within a second, and 99 of 100 probes of `/readyz` are answered within 0.3 s. The short form shares its machine
-with other tests, so it can't measure that. It tests that no pod starves, and that kubelet sees no probe time out.
+with other tests, so it can't measure that. It tests that no pod starves and that no probe times out.
 """
 
 from __future__ import annotations
