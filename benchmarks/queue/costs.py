@@ -21,13 +21,11 @@ from fluence_extender.apps.extender.app import GARBAGE
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.queue.heads import Head
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, PolicyName, Queue, SchedulingOptions
 from fluence_extender.model.resources import Resources
-from fluence_extender.queueing.earliest import earliest
 from tests.core.engine import EMBEDDED
 
 GIB = 2**30
@@ -39,7 +37,7 @@ FEW_NODES, MEASURED = 100, 2000
 """The nodes of the cluster, and the waiting gangs, with which memory is measured; it depends on neither number."""
 
 LONGEST = 60_000.0
-"""Milliseconds after which a pass is cut short."""
+"""Milliseconds after which measuring a pass is cut short."""
 
 HEADINGS = ("what", "median", "slowest")
 EASY, HYBRID = PolicyName.EASY, PolicyName.HYBRID
@@ -92,8 +90,6 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
     gc.disable()
     try:
         found.extend(_passes(controller, there, name))
-        found.append(_summary(f"{name} reservation found anew", _found_anew(controller)))
-        found.extend(_events(controller, there, name))
     finally:
         gc.enable()
         gc.unfreeze()
@@ -114,79 +110,77 @@ def _full(nodes: int, there: list[list[Pod]], policy: PolicyName) -> Controller:
 
 
 def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[Cost]:
-    """Measure the first pass, some after gangs have ended, and steps after others were submitted."""
+    """Measure the first passes, some after gangs have ended, and some after others were submitted."""
     first = _rest(controller)
     reserved = len(controller.queue.reservations())
+    passes = sum(one.planned for one in first)
     found = [
-        Cost(f"{name} first pass ({reserved} reservations)", sum(first), sum(first)),
-        _summary(f"{name} first pass: a step", first),
+        Cost(f"{name} first passes ({reserved} reservations)", passes, passes),
+        _on_loop(f"{name} first passes: on the loop", first),
     ]
-    told = [_announced(controller)]
-    passes = []
+    told, ended = [_announced(controller)], []
     for _ in range(ENDS):
         _end(controller, there.pop())
-        passes.append(_rest(controller))
+        ended.append(_rest(controller))
         told.append(_announced(controller))
-    found += (
-        _summary(f"{name} pass after an end", [sum(steps) for steps in passes]),
-        _summary(f"{name} pass after an end: a step", [step for steps in passes for step in steps]),
-        _summary(f"{name} announcing after a pass", [sum(steps) for steps in told]),
-        _summary(f"{name} announcing after a pass: a step", [step for steps in told for step in steps]),
-    )
-    if controller.lifecycle.restless:
-        return found
-    again = []
+    submitted = []
     for number in range(EVENTS):
         _see(controller, _gang(random.Random(number), 10**6 + number))
-        again.append(_timed(controller.step))
-    return [*found, _summary(f"{name} step after a submission", again)]
+        submitted.append(_rest(controller))
+    return [
+        *found,
+        _summary(f"{name} pass after an end", [sum(one.planned for one in steps) for steps in ended]),
+        _on_loop(f"{name} pass after an end: on the loop", [one for steps in ended for one in steps]),
+        _on_loop(f"{name} announcing after a pass: on the loop", [one for steps in told for one in steps]),
+        _summary(
+            f"{name} pass after a submission", [sum(one.planned for one in steps) for steps in submitted]
+        ),
+        _on_loop(
+            f"{name} pass after a submission: on the loop", [one for steps in submitted for one in steps]
+        ),
+    ]
 
 
-def _rest(controller: Controller) -> list[float]:
-    """Return what the steps took until the core was at rest, or for as long as `LONGEST`."""
-    steps = [_timed(controller.step)]
-    while controller.lifecycle.restless and sum(steps) < LONGEST:
-        steps.append(_timed(controller.step))
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The milliseconds that a step took, and how many of them for a pass, which the service makes in a thread."""
+
+    whole: float
+    planned: float
+
+
+def _rest(controller: Controller) -> list[_Step]:
+    """Return the steps until the core was at rest, or for as long as `LONGEST`.
+
+    A pass is over when all gangs that have changed were looked at: the loop goes on while a thread makes it.
+    """
+    steps, made = list[_Step](), None
+    while not steps or controller.lifecycle.restless or made is not None:
+        began = time.thread_time()
+        view = controller.begin()
+        viewed = time.thread_time()
+        planned = viewed
+        if view is not None:
+            made = controller.plan(view)
+            planned = time.thread_time()
+        over = not controller.lifecycle.behind
+        controller.finish(made if over else None)
+        made = None if over else made
+        steps.append(_Step((time.thread_time() - began) * 1000, (planned - viewed) * 1000))
+        if sum(one.whole for one in steps) > LONGEST:
+            break
     return steps
 
 
-def _announced(controller: Controller) -> list[float]:
-    """Return what the steps took that announce the reasons of a pass, once they have stood for long enough."""
+def _on_loop(what: str, steps: Sequence[_Step]) -> Cost:
+    """Return what each step took without the pass."""
+    return _summary(what, [one.whole - one.planned for one in steps])
+
+
+def _announced(controller: Controller) -> list[_Step]:
+    """Return the steps that announce the reasons of a pass, once they have stood for long enough."""
     CLOCK.skipped += controller.lifecycle.limits.announce_after
     return _rest(controller)
-
-
-def _found_anew(controller: Controller) -> list[float]:
-    """Measure the search for the earliest start of each gang with a reservation, behind all others."""
-    queue = controller.queue
-    queue.heads.begin()
-    queue.heads.settle()
-    while queue.heads.unfinished:
-        queue.heads.begin()
-        queue.heads.settle()
-
-    def search(head: Head) -> None:
-        earliest(queue.followed.timeline, head.entry, queue.future)
-
-    return [_timed(partial(search, head)) for head in queue.heads.blocked]
-
-
-def _events(controller: Controller, there: list[list[Pod]], name: str) -> list[Cost]:
-    """Measure the end of a pod, and the start of another in its place: the ledger and the timeline follow."""
-    followed = controller.queue.followed
-    followed.follow()
-    ends: list[float] = []
-    starts: list[float] = []
-    for number in range(EVENTS):
-        pod = there[number][0]
-        again = replace(pod, uid=f"{pod.uid}-again", name=f"{pod.name}-again", scheduler="default-scheduler")
-        for observed, times in ((Deleted(Kind.POD, pod), ends), (Changed(Kind.POD, again), starts)):
-            controller.observe(observed)
-            times.append(_timed(followed.follow))
-    return [
-        _summary(f"{name} the timeline follows an end", ends),
-        _summary(f"{name} the timeline follows a start", starts),
-    ]
 
 
 def _memory(policy: PolicyName) -> list[Cost]:

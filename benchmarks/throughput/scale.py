@@ -83,7 +83,7 @@ async def _place(
         for pod in pods:
             cluster.put(pod)
         driver.step()
-        while controller.lifecycle.restless:
+        while await driver.passed() or controller.lifecycle.restless:
             driver.step()
         await driver.executor.finish()
         await asyncio.gather(*(driver.binder.bind(pod.uid, cluster.pod(pod).nominated) for pod in pods))

@@ -104,7 +104,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class DeviceView:
     """The devices of a node from the view of the claims, in the allocator's order. A lens makes equal views once.
 
     Three fields are sets of choices, as bits: the selectors of ``failing`` fail for some device, ``unfit`` could get a
@@ -140,10 +140,10 @@ class Lens:
         self._kinds = tuple((kind, dict(kind.capacity)) for kind in kinds)
         self._looks = sum(max(len(kind.selectors), 1) for kind in kinds)
         self.attributes: Mapping[str, int] = attributes
-        self._views: dict[object, View] = {}
-        self._seen: dict[str, tuple[Node, View]] = {}
+        self._views: dict[object, DeviceView] = {}
+        self._seen: dict[str, tuple[Node, DeviceView]] = {}
 
-    def view(self, node: Node) -> View:
+    def view(self, node: Node) -> DeviceView:
         """Return the view of a node for these claims. It is cached until the node changes."""
         known = self._seen.get(node.name)
         if known is not None and known[0] is node:
@@ -153,7 +153,7 @@ class Lens:
             self._seen[node.name] = node, view
         return view
 
-    def _view(self, node: Node) -> tuple[View, bool]:
+    def _view(self, node: Node) -> tuple[DeviceView, bool]:
         """Return the view of a node, and whether all verdicts that it needs are known."""
         given = frozenset(name for name in self.extended if node.has_by_itself(name))
         build = _Building(dict(node.counters))
@@ -164,7 +164,7 @@ class Lens:
         if len(self._views) >= MOST_VIEWS:
             self._views.clear()
         made = tuple(build.parts), start, build.failing, build.unfit, build.blocked, given
-        return self._views.setdefault(made, View(*made)), build.certain
+        return self._views.setdefault(made, DeviceView(*made)), build.certain
 
     def _see(self, device: NodeDevice, build: _Building) -> None:
         serves = 0
@@ -256,7 +256,7 @@ def lens(sets: tuple[Claims, ...]) -> Lens:
 class DeviceAllocator:
     """Serves pods on a view. All of its searches together examine at most ``most`` states."""
 
-    def __init__(self, lens: Lens, view: View, most: int) -> None:
+    def __init__(self, lens: Lens, view: DeviceView, most: int) -> None:
         self._lens = lens
         self._view = view
         self._most = most

@@ -15,9 +15,9 @@ from functools import lru_cache
 
 from fluence_extender.devices.allocator import (
     DeviceAllocator,
+    DeviceView,
     Spent,
     State,
-    View,
     choices,
     kinds_of,
     lens,
@@ -91,7 +91,7 @@ def failure(node: Node, claims: Claims) -> str:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _most_hosted(view: View, waiting: Pods, kinds: tuple[Claims, ...], most: int) -> int:
+def _most_hosted(view: DeviceView, waiting: Pods, kinds: tuple[Claims, ...], most: int) -> int:
     """Return how many pods of the first of ``kinds`` a node takes."""
     claims, bits = kinds[0], lens(kinds).bits
     if any((view.failing | view.unfit) >> bits[choice] & 1 for choice in choices(claims)):
@@ -109,7 +109,7 @@ def _most_hosted(view: View, waiting: Pods, kinds: tuple[Claims, ...], most: int
 class _Orders:
     """The orders in which pods of some ``kinds`` may be served on a view."""
 
-    def __init__(self, kinds: Sequence[Claims], view: View, pods: int) -> None:
+    def __init__(self, kinds: Sequence[Claims], view: DeviceView, pods: int) -> None:
         self._kinds = kinds
         self._start = view.start
         most = MOST_STATES + min(STATES_OF_A_POD * pods, MOST_STATES)

@@ -33,6 +33,10 @@ from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.planning.decisions import Plan
+from fluence_extender.gangs.planning.one_pass import plan
+from fluence_extender.gangs.planning.pass_memory import PassMemory
+from fluence_extender.gangs.planning.view import View
 from fluence_extender.gangs.queue.endings import Endings
 from fluence_extender.gangs.reporting.accounts import PodAccounts
 from fluence_extender.gangs.reporting.queue_status import QueueReports
@@ -90,12 +94,13 @@ class Controller:
         self.lifecycle = Lifecycle(
             self.registry,
             ledger,
-            Planner(self.eligibility, Topology(self.eligibility, ledger.graph.levels), chooser),
+            Planner(self.eligibility, Topology(self.eligibility, ledger.graph.levels)),
             limits or Limits(),
             clock,
             on_preempted,
             self._count_waits,
         )
+        self._memory = PassMemory(ledger.graph.levels, chooser)
         self.queue = self.lifecycle.queue
         self._queue_reports = QueueReports(
             self.queue, self.lifecycle.admission.usage, self.eligibility.nodes, calendar
@@ -316,7 +321,7 @@ class Controller:
             return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
-        self.queue.pod_changed(pod)
+        self.queue.known_ends.pod_seen(pod)
         self.revision += old is None or _use(old) != _use(pod)
         self.registry.put_foreign_pod(pod)
         if self.started:
@@ -335,10 +340,10 @@ class Controller:
             if taken_over is not None:
                 old = self._pods.pop(taken_over.uid)
                 self.devices.drop_pod(taken_over.uid)
-                self.queue.pod_gone(taken_over.uid)
+                self.queue.known_ends.pod_gone(taken_over.uid)
         self._pods[pod.uid] = pod
         member = self.registry.put_pod(pod)
-        self.queue.pod_changed(pod)
+        self.queue.known_ends.pod_seen(pod)
         if self.started:
             for uid in self.ledger.claims_changed(pod):
                 self.lifecycle.may_be_ungated(uid)
@@ -371,7 +376,7 @@ class Controller:
     def _forget_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
         self.devices.drop_pod(pod.uid)
-        self.queue.pod_gone(pod.uid)
+        self.queue.known_ends.pod_gone(pod.uid)
         if not pod.ours:
             self.ledger.drop_foreign(pod.uid)
             self.registry.drop_foreign_pod(pod.uid)
@@ -481,17 +486,34 @@ class Controller:
         self.lifecycle.resources_changed()
 
     def step(self) -> list[Action]:
-        """Decide what to do now."""
+        """Decide what to do now, all at once."""
+        view = self.begin()
+        return self.finish(None if view is None else self.plan(view))
+
+    def begin(self) -> View | None:
+        """Look at what has changed. Return the view for a pass, if one is due; `finish` has to follow in any case."""
         if not self.started:
-            return []
+            return None
         self.take_decided()
         self.lifecycle.resume_places(self._foresee())
         if not self.leading:
             self._standby.step()
+            return None
+        return self.lifecycle.begin()
+
+    def plan(self, view: View) -> Plan:
+        """Make a pass. It may take long, so it may run in a thread of its own, while no other pass does."""
+        return plan(view, self._memory)
+
+    def finish(self, plan: Plan | None) -> list[Action]:
+        """Carry out what a pass has decided, if one is over; return what has to be done now."""
+        if not (self.started and self.leading):
+            if plan is not None:
+                self.lifecycle.passes.drop()
             return []
         now = self._clock()
         ended = self._endings.due(self.queue.settings.queues, now)
-        actions = [*self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
+        actions = [*self.lifecycle.finish(plan), *ended, *self._queue_reports.due(now)]
         if self._accounts is not None:
             self._accounts.state()
         return actions

@@ -28,6 +28,12 @@ class Pace:
         """Return how many keys are remembered."""
         return len(self._spent)
 
+    def copy(self, now: float) -> Pace:
+        """Return an independent copy at ``now``."""
+        copied = Pace(self._at_once, self._a_second, lambda: now)
+        copied._spent = OrderedDict(self._spent)
+        return copied
+
     def left(self, key: Hashable) -> float:
         """Return how much a key may have now; negative if it has had too much."""
         return self._at_once - self._counting(key)

@@ -69,7 +69,7 @@ class Reasons:
 
     def __init__(self, eligibility: EligibilityIndex) -> None:
         self._eligibility = eligibility
-        self._never: dict[object, Reason | None] = {}
+        self._never: dict[object, tuple[object, Reason | None]] = {}
         self._never_at: tuple[CapacityTable | None, int] = None, -1
 
     def possible(self, room: Room, groups: Sequence[Group]) -> list[tuple[str, ...]]:
@@ -131,13 +131,14 @@ class Reasons:
         key = (
             claims,
             *(
-                (replace(one.shape, nodes=()), one.possible, one.tie, tuple(one.refusals.items()))
+                # The index returns the same tuple of nodes each time, and to compare thousands of names takes long.
+                (replace(one.shape, nodes=()), id(one.possible), one.tie, tuple(one.refusals.items()))
                 for one in shapes
             ),
         )
         if key not in self._never:
-            self._never[key] = never_a_place(shapes, whole)
-        return self._never[key]
+            self._never[key] = [one.possible for one in shapes], never_a_place(shapes, whole)
+        return self._never[key][1]
 
     def shapes(self, room: Room, groups: Sequence[Group]) -> list[ShapeNodes]:
         """Return the shapes with their nodes; pods that devices tie to some nodes are shapes of their own."""

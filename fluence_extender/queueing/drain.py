@@ -16,7 +16,7 @@ from fluence_extender.queueing.entry import NEVER, Entry, Footprint, Mask, Rows
 from fluence_extender.queueing.fitting import PlannerPort, open_rows
 from fluence_extender.queueing.freed_slots import slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation
-from fluence_extender.queueing.timeline import Timeline
+from fluence_extender.queueing.timeline import LAST, Timeline
 
 
 def cheapest(
@@ -38,7 +38,7 @@ def cheapest(
     while enough <= len(rows):
         offered = np.zeros_like(timeline.capacity)
         offered[rows[:enough]] = timeline.capacity[rows[:enough]]
-        found = planner.place(entry, offered)
+        found = planner.place(entry, offered, NEVER)
         if found is not None:
             return found
         enough = len(rows) if enough < len(rows) < 2 * enough else 2 * enough
@@ -47,14 +47,10 @@ def cheapest(
 
 def _by_cost(timeline: Timeline, usable: Mask) -> Rows:
     """Return the usable rows, the cheapest first."""
-    endless = np.zeros_like(timeline.room)
+    ends = timeline.ends
+    endless = timeline.capacity - timeline.unreserved(LAST)
     last = np.zeros(len(timeline.room))
-    for key, hold in timeline.holds.items():
-        until = timeline.until(key)
-        if until < NEVER:
-            last[hold.places.rows] = np.maximum(last[hold.places.rows], until)
-        elif not hold.foreign:
-            endless[hold.places.rows] += hold.places.amounts
+    np.maximum.at(last, ends.rows, ends.times)
     share = (endless / np.maximum(timeline.room, 1)).max(axis=1, initial=0.0)
     rows = np.flatnonzero(usable)
     return rows[np.lexsort((last[rows], share[rows]))]

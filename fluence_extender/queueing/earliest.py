@@ -131,7 +131,8 @@ class _Sweep:
             view[part.rows] = np.concatenate((part.at(self._times[number : number + 1]), starts)).min(axis=0)
             promise = self._promise
             kept = promise.places if promise is not None and promise.start == self._times[number] else None
-            return place(self._planner, self._entry, view, usable, timeline.free, kept)
+            time = float(self._times[number])
+            return place(self._planner, self._entry, view, usable, time, timeline.free, kept)
 
         # Mostly there are places at the first.
         places = planned(first)

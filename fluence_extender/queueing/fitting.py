@@ -25,8 +25,8 @@ class PlannerPort(Protocol):
         """Return the rows on which entries with this ``where`` may run, None for all."""
         ...
 
-    def place(self, entry: Entry, view: Amounts) -> Footprint | None:
-        """Fix places for all slots of an entry within ``view``; None when it doesn't fit.
+    def place(self, entry: Entry, view: Amounts, time: float) -> Footprint | None:
+        """Fix places for all slots of an entry that starts at a time, within ``view``; None when it doesn't fit.
 
         ``view`` has the free amounts of each row. They may be negative where more is taken than there is.
         """
@@ -47,10 +47,11 @@ def place(
     entry: Entry,
     view: Amounts,
     usable: Mask | None,
+    time: float,
     others: Amounts | None = None,
     kept: Footprint | None = None,
 ) -> Footprint | None:
-    """Return places for an entry within ``view`` on ``usable`` rows, None when it doesn't fit.
+    """Return places for an entry that starts at a time, within ``view`` on ``usable`` rows; None when it doesn't fit.
 
     ``others`` are the amounts that other entries could use; rows with the least of them are preferred. The entry fits
     at ``kept``, and gets these places again if they offer no more to others than the preferred rows.
@@ -62,10 +63,10 @@ def place(
             and sum(_offers(one.size, others[kept.rows]).sum() for one in entry.slots) <= offered
         ):
             return kept
-        found = planner.place(entry, _only(view, preferred))
+        found = planner.place(entry, _only(view, preferred), time)
         if found is not None:
             return found
-    return planner.place(entry, view if usable is None else _only(view, usable))
+    return planner.place(entry, view if usable is None else _only(view, usable), time)
 
 
 def _least_wanted(entry: Entry, view: Amounts, usable: Mask | None, others: Amounts) -> tuple[Mask, float]:

@@ -17,3 +17,8 @@ Rank = tuple[bool, Entitlement, int, Age, str]
 def rank(begun: bool, entitlement: Entitlement, priority: int, created: Age, key: str) -> Rank:
     """Return a key that sorts entries in the order in which they are served."""
     return (not begun, entitlement, -priority, created, key)
+
+
+def has_begun(rank: Rank) -> bool:
+    """Return whether the entry with this rank has begun."""
+    return not rank[0]

@@ -10,6 +10,7 @@ limit, and all together are charged no more of a resource than the cluster has. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,6 +65,14 @@ class QuotaUse:
             for kind in tree.kept:
                 charged = max(self._inside.get(name, NONE).get(kind, 0), branch.kept.get(kind, 0))
                 above[kind] = above.get(kind, 0) + charged
+
+    def copy(self) -> QuotaUse:
+        """Return an independent copy."""
+        copied = copy(self)
+        copied._used = {name: dict(amounts) for name, amounts in self._used.items()}
+        copied._inside = {name: dict(amounts) for name, amounts in self._inside.items()}
+        copied._total = dict(self._total)
+        return copied
 
     def used(self, queue: str) -> Amount:
         """Return what the gangs of a queue and of all queues below it hold."""

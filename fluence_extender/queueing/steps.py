@@ -30,6 +30,14 @@ class Steps:
             np.repeat([end for _, end in some], [len(places.rows) for places, _ in some]), rows, amounts
         )
 
+    def with_more(self, some: Sequence[tuple[Footprint, float]]) -> Steps:
+        """Return these sorted steps with those of some footprints, sorted again."""
+        more = Steps.of(some, self.amounts.shape[1])
+        times = np.concatenate((self.times, more.times))
+        order = np.argsort(times, kind="stable")
+        rows = np.concatenate((self.rows, more.rows))
+        return Steps(times[order], rows[order], np.concatenate((self.amounts, more.amounts))[order])
+
     def part(self, some: slice) -> Steps:
         """Return some of the changes."""
         return Steps(self.times[some], self.rows[some], self.amounts[some])

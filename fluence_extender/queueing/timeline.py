@@ -4,16 +4,16 @@ Room comes back when a pod or a reservation ends, and is lost only when a reserv
 reservations room only grows. An entry may take for some duration the minimum of the free amounts now and at the starts
 within that duration. Few rows have reservations, so the amounts at these starts are added up for those rows alone.
 
-Invariant: a timeline tells the same as one that is built anew from the same room, holds and reservations. Amounts may
-be negative where more is taken than there is. Arrays have the shape rows x resources unless a docstring says otherwise,
-and are read-only for callers.
+A timeline is made for one moment. After that, reservations come and go, and entries start. Amounts may be negative
+where more is taken than there is. Arrays have the shape rows x resources unless a docstring says otherwise, and are
+read-only for callers.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,43 +26,42 @@ from fluence_extender.queueing.steps import Steps, TimelinePart
 LAST = math.nextafter(NEVER, 0)
 """The last time before `NEVER`."""
 
-MANY_ENDS = 256
-"""The most changes of ends that are taken in one by one. After more of them, all ends are sorted anew."""
-
 
 class Timeline:
-    """Room, holds and reservations over time.
+    """Room and reservations over time, as known at ``now``.
 
-    ``room`` has the total amounts of each row. ``capacity`` is the room less what foreign pods without a declared end
-    hold. ``free`` is what is free now. ``loosened`` grows whenever something may have become free, and whenever a
-    reservation comes or goes. ``revision`` grows with each change of room or holds.
+    ``room`` has the total amounts of each row. ``capacity`` is the room less what foreign pods without a known end
+    hold. ``free`` is what is free now, ``ends`` what comes back later, in the order of time.
     """
 
-    def __init__(self, room: Amounts, now: float = 0.0) -> None:
+    def __init__(self, room: Amounts, capacity: Amounts, free: Amounts, ends: Steps, now: float) -> None:
         self.now = now
         self.room = _by_column(room)
-        self.capacity = _by_column(room)
-        self.free = _by_column(room)
-        self.loosened = 0
-        self.revision = 0
-        self._changed = np.zeros(len(room), dtype=np.int64)
+        self.capacity = _by_column(capacity)
+        self._unreserved = _by_column(free)
+        self.free = _by_column(free)
+        self._ends = ends
+        self._started: list[tuple[Footprint, float]] = []
+        self._freed_slots: FreedSlots | None = None
         self._starts: list[float] = []
-        self._holds: dict[str, Running] = {}
-        self._until: dict[str, float] = {}
-        self._ends: list[tuple[float, str]] = []
         self._reservations: dict[str, Reservation] = {}
         self._on_row: dict[int, set[str]] = {}
-        self._sorted_holds: Steps | None = None
-        self._resorted: list[tuple[Footprint, float, bool]] = []
-        self._freed_slots: tuple[int, FreedSlots | None] = (-1, None)
         self._reserved: TimelinePart | None = None
 
-    # Reading.
+    @classmethod
+    def of(cls, room: Amounts, holds: Iterable[Running] = (), now: float = 0.0) -> Timeline:
+        """Return the timeline of rows on which this work runs."""
+        holds = list(holds)
+        free, capacity = _by_column(room), _by_column(room)
+        subtract(free, [hold.places for hold in holds])
+        subtract(capacity, [hold.places for hold in holds if hold.foreign and hold.end == NEVER])
+        ending = sorted(
+            ((expected_end(hold.end, now), number) for number, hold in enumerate(holds) if hold.end < NEVER)
+        )
+        ends = Steps.of([(holds[number].places, end) for end, number in ending], room.shape[1])
+        return cls(room, capacity, free, ends, now)
 
-    @property
-    def holds(self) -> Mapping[str, Running]:
-        """Running work by key."""
-        return self._holds
+    # Reading.
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
@@ -74,14 +73,10 @@ class Timeline:
         """The sorted starts of reservations after now."""
         return self._starts
 
-    def until(self, key: str) -> float:
-        """Return when the running work with this key is expected to end."""
-        return self._until[key]
-
     def kept(self, levels: int) -> Footprint:
         """Return what has to stay free for reservations from now until after the first ``levels`` starts."""
         part = self.reserved
-        kept = np.maximum(self.unreserved(self.now)[part.rows] - part.minima[levels], 0)
+        kept = np.maximum(self._unreserved[part.rows] - part.minima[levels], 0)
         some = kept.any(axis=1)
         return Footprint(part.rows[some], kept[some])
 
@@ -99,30 +94,18 @@ class Timeline:
 
     def available(self, rows: Rows, start: float, duration: float) -> Amounts:
         """Return what is free on some rows from ``start`` on for ``duration``."""
-        some = self.reservations_on(rows)
+        keys = {key for row in rows.tolist() for key in self._on_row.get(row, ())}
+        some = [self._reservations[key] for key in keys]
         starts = {one.start for one in some if start < one.start < start + duration}
         part = self._part(rows, np.array(sorted({start, *starts})), some)
         found: Amounts = part.levels.min(axis=0)
         return found
 
-    def reservations_on(self, rows: Rows) -> frozenset[Reservation]:
-        """Return the reservations that use any of some rows."""
-        keys = {key for row in rows.tolist() for key in self._on_row.get(row, ())}
-        return frozenset(self._reservations[key] for key in keys)
-
-    def revision_of(self, rows: Rows) -> int:
-        """Return the last revision with which the room or the holds of some rows have changed."""
-        return int(self._changed[rows].max(initial=0))
-
     def unreserved(self, time: float) -> Amounts:
         """Return what would be free at a time if nothing were reserved."""
-        found = self.free.copy(order="K")
-        for one in self._reservations.values():
-            if self._counts_now(one):
-                found[one.places.rows] += one.places.amounts
+        found = self._unreserved.copy(order="K")
         if time > self.now:
-            ends = self._holds_by_end()
-            ends.add_to(found, slice(0, int(np.searchsorted(ends.times, time, side="right"))))
+            self.ends.add_to(found, slice(0, int(np.searchsorted(self.ends.times, time, side="right"))))
         return found
 
     def returns(self, until: float = LAST, more: Sequence[float] = ()) -> Times:
@@ -132,7 +115,7 @@ class Timeline:
         """
         ends = [one.end for one in self._reservations.values()]
         ends = [one for one in (*ends, *more) if self.now < one <= until]
-        times = self._holds_by_end().times
+        times = self.ends.times
         times = np.append(times[: int(np.searchsorted(times, until, side="right"))], ends)
         times.sort(kind="stable")
         first = np.ones(len(times), dtype=np.bool_)
@@ -141,13 +124,18 @@ class Timeline:
         return found
 
     @property
+    def ends(self) -> Steps:
+        """What comes back when work ends, in the order of time."""
+        if self._started:
+            self._ends, self._started = self._ends.with_more(self._started), []
+        return self._ends
+
+    @property
     def freed_slots(self) -> FreedSlots:
         """How room comes back on rows without reservations."""
-        revision, found = self._freed_slots
-        if found is None or revision != self.revision:
-            found = FreedSlots(self.unreserved(self.now), self._holds_by_end())
-            self._freed_slots = self.revision, found
-        return found
+        if self._freed_slots is None:
+            self._freed_slots = FreedSlots(self._unreserved, self.ends)
+        return self._freed_slots
 
     @property
     def reserved(self) -> TimelinePart:
@@ -170,81 +158,32 @@ class Timeline:
         )
         ending = Steps.of([(one.places, one.end) for one in reservations if one.end < NEVER], columns)
         starts = Steps(coming.times, coming.rows, -coming.amounts)
-        return TimelinePart.of(rows, times, self.free, self._holds_by_end(), starts, ending)
+        return TimelinePart.of(rows, times, self.free, self.ends, starts, ending)
 
     # Changes.
 
-    def advance(self, now: float) -> None:
-        """Go on to ``now``: expected ends of work that overruns move, and reservations that are over are dropped."""
-        while self._ends and self._ends[0][0] <= now:
-            before, key = self._ends.pop(0)
-            hold = self._holds[key]
-            self._until[key] = expected_end(hold.end, now)
-            bisect.insort(self._ends, (self._until[key], key))
-            self._resort(hold.places, before, comes=False)
-            self._resort(hold.places, self._until[key], comes=True)
-            self._note(hold.places.rows)
-        while self._starts and self._starts[0] <= now:
-            del self._starts[0]
-            self.loosened += 1
-        for due in [one for one in self._reservations.values() if self.now < one.start <= now]:
-            self.free[due.places.rows] -= due.places.amounts
-        self.now = now
-        self._reserved = None
-        for over in [one for one in self._reservations.values() if one.end <= now]:
-            self.cancel(over.key)
+    def overruns(self, now: float) -> bool:
+        """Return whether something should have ended until ``now`` by what was expected."""
+        times = self.ends.times
+        return bool(len(times)) and bool(times[0] <= now)
 
-    def resize(self, rows: Rows, amounts: Amounts) -> None:
-        """Set the total amounts of rows; those of a node that may not be used are 0."""
-        grown = amounts - self.room[rows]
-        self.room[rows] = amounts
-        self.capacity[rows] += grown
-        self.free[rows] += grown
-        self._note(rows)
-        self.loosened += 1
-
-    def hold(self, hold: Running) -> None:
-        """Count running work, or count it again with other places or another end."""
-        self.release(hold.key)
-        until = expected_end(hold.end, self.now)
-        self._holds[hold.key] = hold
-        self._until[hold.key] = until
-        if until < NEVER:
-            bisect.insort(self._ends, (until, hold.key))
-            self._resort(hold.places, until, comes=True)
-        self._count(hold, -1)
-
-    def hold_all(self, holds: Sequence[Running]) -> None:
-        """Count new running work; this is faster than a `hold` for each."""
-        for hold in holds:
-            until = expected_end(hold.end, self.now)
-            self._holds[hold.key] = hold
-            self._until[hold.key] = until
-            if until < NEVER:
-                self._ends.append((until, hold.key))
-        self._ends.sort()
-        self._sorted_holds = None
-        _subtract(self.free, [hold.places for hold in holds])
-        lasting = [hold.places for hold in holds if hold.foreign and hold.end == NEVER]
-        _subtract(self.capacity, lasting)
-        self._note(np.arange(len(self.room)))
-
-    def sort_ends(self) -> None:
-        """Sort all ends, as the first search would otherwise do."""
-        self._holds_by_end()
-
-    def release(self, key: str) -> Running | None:
-        """Stop counting work that has ended and return it, None where it isn't counted."""
-        hold = self._holds.pop(key, None)
-        if hold is None:
+    def renewed(self, now: float) -> Timeline | None:
+        """Return this timeline at a later time and without reservations; None if work ends until then."""
+        if now < self.now or self.overruns(now):
             return None
-        until = self._until.pop(key)
-        if until < NEVER:
-            del self._ends[bisect.bisect_left(self._ends, (until, key))]
-            self._resort(hold.places, until, comes=False)
-        self._count(hold, 1)
-        self.loosened += 1
-        return hold
+        renewed = Timeline(self.room, self.capacity, self._unreserved, self.ends, now)
+        renewed._freed_slots = self._freed_slots
+        return renewed
+
+    def start(self, places: Footprint, end: float) -> None:
+        """Count work that starts now and ends at a time."""
+        self.free[places.rows] -= places.amounts
+        self._unreserved[places.rows] -= places.amounts
+        if end < NEVER:
+            self._started.append((places, end))
+        self._freed_slots = None
+        if any(self._on_row.get(row) for row in places.rows.tolist()):
+            self._reserved = None
 
     def reserve(self, reservation: Reservation) -> None:
         """Keep places free for an entry that has no reservation yet."""
@@ -256,7 +195,6 @@ class Timeline:
         for row in reservation.places.rows.tolist():
             self._on_row.setdefault(row, set()).add(reservation.key)
         self._reserved = None
-        self.loosened += 1
 
     def cancel(self, key: str) -> None:
         """Drop the reservation of an entry if it has one."""
@@ -270,41 +208,9 @@ class Timeline:
         for row in gone.places.rows.tolist():
             self._on_row[row].discard(key)
         self._reserved = None
-        self.loosened += 1
-
-    # How it is kept.
 
     def _counts_now(self, reservation: Reservation) -> bool:
         return reservation.draining or reservation.start <= self.now
-
-    def _count(self, hold: Running, sign: int) -> None:
-        self.free[hold.places.rows] += sign * hold.places.amounts
-        if hold.foreign and hold.end == NEVER:
-            self.capacity[hold.places.rows] += sign * hold.places.amounts
-        self._note(hold.places.rows)
-
-    def _note(self, rows: Rows) -> None:
-        """Note that the room or the holds of some rows have changed."""
-        self._reserved = None
-        self.revision += 1
-        self._changed[rows] = self.revision
-
-    def _resort(self, places: Footprint, end: float, comes: bool) -> None:
-        """Record that an end comes or goes, so that a pass with many starts doesn't sort all ends each time."""
-        if self._sorted_holds is not None:
-            self._resorted.append((places, end, comes))
-            if len(self._resorted) > MANY_ENDS:
-                self._sorted_holds = None
-
-    def _holds_by_end(self) -> Steps:
-        """Return what comes back when pods end, sorted by time."""
-        if self._sorted_holds is None:
-            ends = [(self._holds[key].places, end) for end, key in self._ends]
-            self._sorted_holds = Steps.of(ends, self.room.shape[1])
-        elif self._resorted:
-            self._sorted_holds = _resorted(self._sorted_holds, self._resorted)
-        self._resorted = []
-        return self._sorted_holds
 
 
 def _by_column(amounts: Amounts) -> Amounts:
@@ -312,41 +218,10 @@ def _by_column(amounts: Amounts) -> Amounts:
     return np.array(amounts, dtype=np.int64, order="F")
 
 
-def _subtract(amounts: Amounts, some: Sequence[Footprint]) -> None:
+def subtract(amounts: Amounts, some: Sequence[Footprint]) -> None:
     """Subtract footprints, which may share rows."""
     if some:
         rows = np.concatenate([places.rows for places in some])
         taken = np.concatenate([places.amounts for places in some])
         for column in range(amounts.shape[1]):
             np.subtract.at(amounts[:, column], rows, taken[:, column])
-
-
-def _resorted(ends: Steps, changes: Sequence[tuple[Footprint, float, bool]]) -> Steps:
-    """Return ends by time after some have come and gone; the third part of a change says that the end comes."""
-    # An end that both comes and goes is in neither list.
-    coming: list[tuple[Footprint, float]] = []
-    going: list[tuple[Footprint, float]] = []
-    for places, end, comes in changes:
-        known = next((at for at, one in enumerate(coming) if one[0] is places and one[1] == end), None)
-        if comes:
-            coming.append((places, end))
-        elif known is None:
-            going.append((places, end))
-        else:
-            del coming[known]
-    times, rows, amounts = ends.times, ends.rows, ends.amounts
-    left = np.ones(len(times), dtype=np.bool_)
-    for places, end in going:
-        first, last = np.searchsorted(times, end, "left"), np.searchsorted(times, end, "right")
-        for row, amount in zip(places.rows.tolist(), places.amounts, strict=True):
-            same = left[first:last] & (rows[first:last] == row) & (amounts[first:last] == amount).all(axis=1)
-            left[first + int(same.argmax())] = False
-    coming.sort(key=lambda one: one[1])
-    more = Steps.of(coming, amounts.shape[1])
-    times, rows, amounts = times[left], rows[left], amounts[left]
-    at = np.searchsorted(times, more.times)
-    return Steps(
-        np.insert(times, at, more.times),
-        np.insert(rows, at, more.rows),
-        np.insert(amounts, at, more.amounts, axis=0),
-    )

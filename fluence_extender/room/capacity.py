@@ -8,7 +8,7 @@ don't add columns.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +46,17 @@ class NodeCapacity:
 
 
 @dataclass(slots=True)
+class _Remembered:
+    """The rows of the last few tuples of nodes. A table and its copies share it, also in different threads."""
+
+    rows: tuple[tuple[tuple[str, ...], NDArray[np.intp]], ...] = ()
+
+    def add(self, nodes: tuple[str, ...], rows: NDArray[np.intp]) -> None:
+        """Remember the rows of some nodes, which stay the same in all of these tables."""
+        self.rows = (*self.rows[1 - REMEMBERED :], (nodes, rows))
+
+
+@dataclass(slots=True)
 class CapacityTable:
     """The capacity of nodes, one row for each.
 
@@ -60,9 +71,7 @@ class CapacityTable:
     ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     revision: int = 0
-    _remembered: deque[tuple[tuple[str, ...], NDArray[np.intp]]] = field(
-        default_factory=lambda: deque(maxlen=REMEMBERED), repr=False, compare=False
-    )
+    _remembered: _Remembered = field(default_factory=lambda: _Remembered(), repr=False, compare=False)
     _holders: PortIndex | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -131,12 +140,19 @@ class CapacityTable:
     def copy(self) -> CapacityTable:
         """Return an independent copy."""
         return CapacityTable(
-            dict(self.rows), dict(self.columns), self.free.copy(), dict(self.ports), list(self.names)
+            dict(self.rows),
+            dict(self.columns),
+            self.free.copy(),
+            dict(self.ports),
+            list(self.names),
+            _remembered=self._remembered,
         )
 
     def has(self, nodes: tuple[str, ...]) -> bool:
         """Return whether the table has all of ``nodes``."""
-        return any(known is nodes for known, _ in self._remembered) or all(map(self.rows.__contains__, nodes))
+        return any(known is nodes for known, _ in self._remembered.rows) or all(
+            map(self.rows.__contains__, nodes)
+        )
 
     def changed(self, taken: Sequence[Use], given: Sequence[Use]) -> CapacityTable:
         """Return a table from which some pods have taken what they use, and to which others have given it back."""
@@ -190,11 +206,11 @@ class CapacityTable:
         """
         if not isinstance(nodes, tuple):
             return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
-        for known, rows in self._remembered:
+        for known, rows in self._remembered.rows:
             if known is nodes:
                 return rows
         found = np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
-        self._remembered.append((nodes, found))
+        self._remembered.add(nodes, found)
         return found
 
     def row_of(self, requests: Resources) -> Amounts:

@@ -6,10 +6,11 @@ Amounts are those of `Resources`, and nothing is rounded here. Sums are updated 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from enum import IntEnum
 from itertools import islice
 
+from immutables import Map
 from msgspec import Struct
 
 from fluence_extender.model.assignment import Assignment
@@ -48,8 +49,49 @@ class Holding(Struct, frozen=True):
         return self.assignment.node
 
 
+class Holdings(MutableMapping[str, Holding]):
+    """What our pods hold, by uid; `frozen` returns all of it as it is now, in constant time.
+
+    ``changed`` has the uids of the pods whose holdings have changed since `Ledger.take_changed` was last called.
+    """
+
+    def __init__(self) -> None:
+        self._present: Map[str, Holding] = Map()
+        self.changed: set[str] = set()
+
+    def frozen(self) -> Map[str, Holding]:
+        """Return what the pods hold now; that value stays as it is."""
+        return self._present
+
+    def __getitem__(self, uid: str) -> Holding:
+        """Return what a pod holds."""
+        return self._present[uid]
+
+    def __contains__(self, uid: object) -> bool:
+        """Return whether a pod holds something."""
+        return uid in self._present
+
+    def __setitem__(self, uid: str, held: Holding) -> None:
+        """Record what a pod holds."""
+        self._present = self._present.set(uid, held)
+        self.changed.add(uid)
+
+    def __delitem__(self, uid: str) -> None:
+        """Record that a pod holds nothing any more."""
+        self._present = self._present.delete(uid)
+        self.changed.add(uid)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the uids of the pods that hold something."""
+        return iter(self._present)
+
+    def __len__(self) -> int:
+        """Return how many pods hold something."""
+        return len(self._present)
+
+
 def holding_of(pod: Pod, assignment: Assignment, strength: Strength) -> Holding:
-    """Return what a pod holds that has this place."""
+    """Return what a pod holds at its place ``assignment``."""
     return Holding(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
 
 
@@ -62,9 +104,9 @@ def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
 
 
 class PortIndex:
-    """The holders of host ports by port, protocol and address. ``held`` has the ports of each holder.
+    """An index of host ports by port, protocol and address. ``held`` has the ports of each holder.
 
-    ``beyond`` are holders that aren't indexed and count as clashing with everybody.
+    ``beyond`` has the holders that aren't indexed. They are assumed to clash with every pod.
     """
 
     def __init__(self, held: Iterable[tuple[int, Iterable[HostPort]]]) -> None:
@@ -96,8 +138,8 @@ class PortIndex:
 class NodeAccount:
     """The account of one node.
 
-    ``free`` is negative when foreign pods took more than there was. ``note`` is called with the node's name after each
-    change.
+    ``free`` is negative when the pods on the node use more than it has. ``note`` is called with the node's name after
+    each change.
     """
 
     __slots__ = ("_foreign", "_note", "_ports", "_users", "allocatable", "foreign_use", "free", "name")
@@ -183,9 +225,9 @@ class NodeAccount:
 
 
 class Journal:
-    """The names of changed nodes, in order, so that values derived from nodes can follow the changes.
+    """The names of changed nodes in order, so that whoever derives values from nodes can follow the changes.
 
-    The oldest names are dropped. A reader that has missed some of them has to look at all nodes.
+    Only the last `MOST` names are kept. A reader that has missed some has to look at all nodes.
     """
 
     MOST = 20_000
@@ -195,7 +237,7 @@ class Journal:
         self._noted = 0
 
     def note(self, name: str) -> None:
-        """Record that a node has changed, appeared or gone."""
+        """Record that a node has appeared, changed or disappeared."""
         self._names.append(name)
         self._noted += 1
 

@@ -8,7 +8,7 @@ that uses them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -133,6 +133,10 @@ class GangNodes:
     def gang_of(self, uid: str) -> object | None:
         """Return the gang of a pod, None if the pod isn't recorded."""
         return self._pods[uid][1] if uid in self._pods else None
+
+    def uses(self) -> Iterator[tuple[str, str, object]]:
+        """Yield the uid of each recorded pod, its node and its gang."""
+        return ((uid, node, gang) for uid, (node, gang) in self._pods.items())
 
     def remove(self, uid: str) -> None:
         """Forget a pod; nothing happens when it isn't recorded."""

@@ -28,7 +28,7 @@ from fluence_extender.room.devices import (
     shares_of,
     shares_of_bound,
 )
-from fluence_extender.room.holdings import Holding, Journal, NodeAccount, Strength, holding_of
+from fluence_extender.room.holdings import Holding, Holdings, Journal, NodeAccount, Strength, holding_of
 from fluence_extender.room.holds import GangNodes, HeldNodes
 from fluence_extender.room.kept_apart import KeptApart
 from fluence_extender.room.order import NodeOrder
@@ -50,9 +50,10 @@ class Ledger:
     """The accounts of all nodes, and what all pods hold.
 
     ``graph`` is what the resource graph is made from. ``free`` is the capacity that nodes have left, ``whole`` the
-    capacity that they have when nothing runs. ``kept_apart`` says from which nodes the anti-affinity of pods keeps
-    others. ``version`` grows whenever a pod that had no place might have one now. ``lacking_devices`` are the bound
-    pods that hold fewer devices than they ask for, or whose stamps name devices that don't exist.
+    capacity that they have when nothing runs, and ``without_foreign`` what they have beside foreign pods.
+    ``kept_apart`` says from which nodes the anti-affinity of pods keeps others. ``version`` grows whenever a pod that
+    had no place might have one now. ``lacking_devices`` are the bound pods that hold fewer devices than they ask for,
+    or whose stamps name devices that don't exist.
     """
 
     def __init__(self, policy: str = "lonode", levels: Mapping[str, str] = LEVELS) -> None:
@@ -63,7 +64,7 @@ class Ledger:
         self._nodes: dict[str, Node] = {}
         descending = policy not in LOW_FIRST
         self._order = NodeOrder(descending, spreads=policy == "spread")
-        self._holdings: dict[str, Holding] = {}
+        self._holdings = Holdings()
         self._claim_rooms = ClaimRooms(self._nodes)
         self.kept_apart = KeptApart(self._nodes)
         self.graph = CurrentGraph(self._nodes, levels, descending)
@@ -81,6 +82,11 @@ class Ledger:
         self.whole = LiveCapacity(
             self._accounts, self.journal, lambda account: NodeCapacity(account.allocatable)
         )
+        self.without_foreign = LiveCapacity(
+            self._accounts,
+            self.journal,
+            lambda account: NodeCapacity(account.allocatable - account.foreign_use, (), account.allocatable),
+        )
 
     # Reading.
 
@@ -90,7 +96,7 @@ class Ledger:
         return self._accounts
 
     @property
-    def holdings(self) -> Mapping[str, Holding]:
+    def holdings(self) -> Holdings:
         """What each of our pods holds, by uid."""
         return self._holdings
 
@@ -111,19 +117,20 @@ class Ledger:
     def room(self) -> Room:
         """Return what is free now, for as long as the ledger doesn't change."""
         # Facts cache what is derived from the present state, so each room has its own.
-        facts = Facts(self._order, self.kept_apart, self._claim_rooms, self.gang_nodes, self._holdings)
+        facts = Facts(
+            self._order, self.kept_apart, self._claim_rooms, self.gang_nodes, self._holdings.frozen()
+        )
         use = self._present_device_use()
         return Room(self.free.now(), self.whole.now(), use, facts, self.held_nodes, self._negative)
 
-    def snapshot(self, ending: Iterable[str] = ()) -> Room:
-        """Return what is free now, for another thread; ``ending`` are foreign pods that may be gone there."""
-        held = self._holdings | {uid: self._held_by_foreign(uid) for uid in ending if uid in self._foreign}
+    def snapshot(self) -> Room:
+        """Return what is free now, for another thread."""
         facts = Facts(
             self._order.copy(),
             self.kept_apart.copy(),
             self._claim_rooms.copy(),
             self.gang_nodes.copy(),
-            held,
+            self._holdings.frozen(),
         )
         return Room(
             self.free.now().copy(),
@@ -133,6 +140,26 @@ class Ledger:
             self.held_nodes.copy(),
             frozenset(self._negative),
         )
+
+    def held_by_foreign(self, uid: str) -> Holding | None:
+        """Return what a foreign pod holds, None if it isn't counted."""
+        placed = self.kept_apart.placed.of(uid) if uid in self._foreign else None
+        if placed is None:
+            return None
+        pod, node = placed
+        requests = self._accounts[node].users[uid]
+        return Holding(
+            pod.namespace, pod.name, Assignment(uid, node), requests, Strength.BOUND, pod.host_ports
+        )
+
+    def take_changed(self) -> set[str]:
+        """Return the pods that hold something else than when this was last asked, foreign ones included."""
+        changed, self._holdings.changed = self._holdings.changed, set()
+        return changed
+
+    def hand_out_anew(self) -> None:
+        """Have `take_changed` return all pods that hold something."""
+        self._holdings.changed |= self._holdings.keys() | self._foreign.keys()
 
     def holds(self, uid: str, node: str) -> bool:
         """Return whether the pod holds its share on ``node``."""
@@ -238,6 +265,7 @@ class Ledger:
                 continue
             self.drop_foreign(pod.uid)
             self._foreign[pod.uid] = pod.node
+            self._holdings.changed.add(pod.uid)
             if self.kept_apart.put(pod, pod.node, bound=True):
                 self.changed()
             self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
@@ -248,6 +276,7 @@ class Ledger:
         """Stop counting a foreign pod."""
         node = self._foreign.pop(uid, None)
         if node is not None:
+            self._holdings.changed.add(uid)
             self.kept_apart.drop(uid)
             self._account(node).remove(uid)
             self._note_negative((node,))
@@ -393,15 +422,6 @@ class Ledger:
         self.changed()
 
     # Inside.
-
-    def _held_by_foreign(self, uid: str) -> Holding:
-        placed = self.kept_apart.placed.of(uid)
-        assert placed is not None, "each counted foreign pod has a place"
-        pod, node = placed
-        requests = self._accounts[node].users[uid]
-        return Holding(
-            pod.namespace, pod.name, Assignment(uid, node), requests, Strength.BOUND, pod.host_ports
-        )
 
     def _seen(self, pod: Pod) -> None:
         """Record the present labels of a pod that has its node, and whether it is being deleted."""

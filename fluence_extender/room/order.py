@@ -31,6 +31,7 @@ class NodeOrder:
 
     def copy(self) -> NodeOrder:
         """Return an independent copy."""
+        self._put_in_order()
         copied = NodeOrder(self._descending, self.spreads)
         copied._names, copied._ordered, copied._positions = [*self._names], self._ordered, self._positions
         return copied
@@ -47,13 +48,17 @@ class NodeOrder:
 
     def sorted(self, names: Collection[str]) -> tuple[str, ...]:
         """Return those of ``names`` that are nodes, in order; the same tuple for all nodes until one comes or goes."""
-        if self._ordered is None:
-            self._ordered = tuple(reversed(self._names) if self._descending else self._names)
-            self._positions = {name: position for position, name in enumerate(self._ordered)}
-        positions = self._positions
+        ordered, positions = self._put_in_order(), self._positions
         if len(names) == len(positions):
-            return self._ordered
+            return ordered
         if len(names) * FEW < len(positions):
             return tuple(sorted(filter(positions.__contains__, names), key=positions.__getitem__))
         wanted = names if isinstance(names, Set) else set(names)
-        return tuple(filter(wanted.__contains__, self._ordered))
+        return tuple(filter(wanted.__contains__, ordered))
+
+    def _put_in_order(self) -> tuple[str, ...]:
+        """Return all nodes in order, found once for them and for all copies."""
+        if self._ordered is None:
+            self._ordered = tuple(reversed(self._names) if self._descending else self._names)
+            self._positions = {name: position for position, name in enumerate(self._ordered)}
+        return self._ordered

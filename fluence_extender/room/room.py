@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from immutables import Map
+
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.room.capacity import CapacityTable
@@ -61,7 +63,7 @@ class Facts:
     kept_apart: KeptApart
     claims: ClaimRooms
     gang_nodes: GangNodes
-    holdings: Mapping[str, Holding]
+    holdings: Map[str, Holding]
     _kept_from: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     _kept_apart: _Copy[KeptApart] | None = field(default=None, init=False)
     _claims: _Copy[ClaimRooms] | None = field(default=None, init=False)
@@ -155,8 +157,7 @@ class Room:
 
     def copy(self) -> Room:
         """Return a room whose amounts stay as they are when the ledger changes."""
-        facts = replace(self.facts, holdings=dict(self.facts.holdings))
-        return replace(self, free=self.free.copy(), devices=self.devices.copy(), facts=facts)
+        return replace(self, free=self.free.copy(), devices=self.devices.copy(), facts=replace(self.facts))
 
     def open_to(self, gang: object, passing: Collection[object] = ()) -> Room:
         """Return the room as it is for ``gang``, to which the nodes held for the gangs ``passing`` are open, too."""
@@ -188,6 +189,21 @@ class Room:
         }
         room = self._counted([placed.holding for placed in new.values()], [])
         return replace(room, placed={**self.placed, **new})
+
+    def occupy(self, places: Iterable[tuple[Pod, Assignment]], gang: object) -> None:
+        """Count places of a gang as taken in this room itself, which must be `Ledger.snapshot`'s own.
+
+        Rooms that were made of it before don't change.
+        """
+        facts = self.facts
+        taken = [(pod, holding_of(pod, place, Strength.PLANNED)) for pod, place in places]
+        for pod, held in taken:
+            facts.kept_apart.put(pod, held.node, bound=False)
+            _put_claims(facts.claims, pod, held.node)
+            facts.gang_nodes.add(pod.uid, held.node, gang)
+        room = self._counted([held for _, held in taken], [])
+        self.free, self.devices, self._closed = room.free, room.devices, None
+        self.facts = replace(facts, holdings=facts.holdings.update((pod.uid, held) for pod, held in taken))
 
     def without(self, uids: Collection[str]) -> Room:
         """Return the room as if exactly these pods were gone; pods that hold nothing here don't count."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import structlog
 
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.threads import short_switch_interval
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.workloads import owner_topology
 from fluence_extender.gangs.queue.book import BLOCKED, STOPPED
@@ -24,8 +25,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.forecast import Forecast, OutOfTime, ends_in_order
-from fluence_extender.whatif.simulator import short_switch_interval, snapshot_with_ends
+from fluence_extender.whatif.forecast import Forecast, OutOfTime
+from fluence_extender.whatif.simulator import snapshot_with_ends
 from fluence_extender.whatif.snapshot import Snapshot
 
 PERIOD = 10.0
@@ -86,18 +87,15 @@ def estimate(
         if time.monotonic() > until:
             raise OutOfTime
 
-    forecast = Forecast(taken.planner(), taken.room, ends_in_order(taken.room, ends), tick)
+    forecast = Forecast(taken.planner(), taken.room, ends, now, tick)
     found: dict[GangKey, float] = {}
     try:
         for gang in queue:
             at = promised.get(gang.key)
-            if at is None:
-                at = forecast.earliest(gang.demands, gang.key, now, gang.settled)
-            if at is None:
-                continue
-            found[gang.key] = at
-            until_end = at + gang.duration if gang.duration < NEVER else None
-            forecast.promise(gang.demands, gang.key, at, until_end, gang.settled)
+            start = forecast.start(gang.demands, gang.key, gang.settled, gang.duration, at or 0.0)
+            start = start if at is None else at
+            if start is not None:
+                found[gang.key] = start
     except OutOfTime:
         log.info("estimates of starts took too long", estimated=len(found), waiting=len(queue))
     return found

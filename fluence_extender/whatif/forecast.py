@@ -1,20 +1,23 @@
-"""When there will be capacity: running pods end at their declared ends, and what they hold is free from then on.
+"""When gangs will have room: on the queue's own timeline, on which pods leave at their declared ends.
 
-Free capacity only grows with time, so bisection over the ends finds the first moment at which a gang fits. The places
-that are promised to an earlier gang count as taken from now on until that gang ends. So an estimate may be too late. It
-is too early if a pod runs beyond its declared end, or if a more important gang comes later.
+Each promise to an earlier gang counts from its start until that gang ends. An estimate is too early if a pod runs
+beyond its declared end, or if a more important gang comes later.
 """
 
 from __future__ import annotations
 
-import bisect
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from fluence_extender.gangs.planning.cluster_timeline import DeclaredEnds, Request, cluster_timeline
+from fluence_extender.gangs.planning.known_ends import LeavingPods
 from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.plan import Planner
+from fluence_extender.queueing.earliest import earliest
+from fluence_extender.queueing.entry import NEVER, Entry
+from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.room.room import Room
 
 
@@ -22,77 +25,51 @@ class OutOfTime(Exception):
     """The computation has used up its time."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class End:
-    """The end of a pod at a time in seconds since the epoch."""
-
-    at: float
-    uid: str
-
-
-def ends_in_order(room: Room, ends: Mapping[str, float]) -> list[End]:
-    """Return the ends of the pods that hold something in the room."""
-    return sorted(End(at, uid) for uid, at in ends.items() if room.holding(uid) is not None)
-
-
 class Forecast:
-    """Plans gangs in ``room`` as it is once the first pods have ended.
+    """Finds out when gangs start in ``room``, on which pods end at the times ``ends``.
 
-    ``tick`` is called before each plan, and may raise `OutOfTime`.
+    ``tick`` is called before each search, and may raise `OutOfTime`.
     """
 
     def __init__(
-        self, planner: Planner, room: Room, ends: Iterable[End], tick: Callable[[], None] = lambda: None
+        self,
+        planner: Planner,
+        room: Room,
+        ends: Mapping[str, float],
+        now: float,
+        tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._tick = tick
-        self._planner = planner
-        self._room = room
-        self._ends = list(ends)
+        leaving = LeavingPods.of(ends, room.facts.holdings)
+        self._cluster = cluster_timeline(room, DeclaredEnds(leaving, room.whole), planner, now)
+        self._number = 0
 
-    def earliest(
-        self, demands: Sequence[Demand], gang: object, now: float, settled: Sequence[SettledMember] = ()
-    ) -> float | None:
-        """Return the first moment from ``now`` on at which the gang fits; None if the known ends aren't enough."""
-        if self._fits(0, demands, gang, settled):
-            return now
-        steps = [number for number in range(1, len(self._ends) + 1) if self._last_of_moment(number)]
-        if not steps or not self._fits(steps[-1], demands, gang, settled):
-            return None
-        last = len(steps) - 1
-        first = bisect_left(
-            steps, True, hi=last, key=lambda number: self._fits(number, demands, gang, settled)
-        )
-        return max(self._ends[steps[first] - 1].at, now)
-
-    def promise(
+    def start(
         self,
         demands: Sequence[Demand],
         gang: object,
-        at: float,
-        until: float | None,
         settled: Sequence[SettledMember] = (),
-    ) -> None:
-        """Let the gang hold the places that it will get at the time ``at``, from now on ``until`` it ends."""
-        room = self._at(bisect.bisect_right(self._ends, at, key=lambda end: end.at)).open_to(gang)
-        places = self._planner.find(room, demands, settled)
-        if places is None:
-            return
-        self._room = room.take(zip((demand.pod for demand in demands), places, strict=True))
-        if until is not None and until <= LATEST:
-            for place in places:
-                bisect.insort(self._ends, End(until, place.uid), key=lambda end: end.at)
+        duration: float = NEVER,
+        not_before: float = 0.0,
+    ) -> float | None:
+        """Return when a gang starts that runs for so many seconds, and let it hold its places from then on.
 
-    def _last_of_moment(self, number: int) -> bool:
-        """Return whether the first ``number`` ends include all that are at the same moment as the last of them."""
-        return number == len(self._ends) or self._ends[number].at > self._ends[number - 1].at
-
-    def _fits(
-        self, passed: int, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
-    ) -> bool:
+        Return None if the known ends aren't enough.
+        """
         self._tick()
-        return self._planner.find(self._at(passed).open_to(gang), demands, settled) is not None
-
-    def _at(self, passed: int) -> Room:
-        """Return the room after the first ``passed`` ends."""
-        self._room = self._room.without({end.uid for end in self._ends[:passed]})
-        return self._room
+        cluster, timeline, key = self._cluster, self._cluster.timeline, str(self._number)
+        self._number += 1
+        cluster.requests[key] = Request(gang, tuple(demands), tuple(settled))
+        entry = Entry(key, cluster.slots(demands), (0.0, self._number), duration, where=key)
+        start, places = timeline.now, None
+        if not_before <= start:
+            everywhere = np.arange(len(timeline.room))
+            places = cluster.place(entry, timeline.available(everywhere, start, duration), start)
+        if places is None:
+            found = earliest(timeline, entry, cluster, not_before=not_before)
+            if found is None:
+                return None
+            start, places = found
+        end = start + duration if start + duration <= LATEST else NEVER
+        timeline.reserve(Reservation(key, places, start, end))
+        return start

@@ -13,6 +13,7 @@ from enum import StrEnum
 from fluence_extender.cluster.budgets import Budget, eviction_block
 from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.preemption.preempting import OTHERS_BUDGETS
 from fluence_extender.gangs.preemption.preemptions import (
     PreemptorDemand,
     behind,
@@ -20,7 +21,6 @@ from fluence_extender.gangs.preemption.preemptions import (
     preemptable_by,
 )
 from fluence_extender.gangs.preemption.search import Found, VictimQuery, search, usable_nodes
-from fluence_extender.gangs.preemption.search_runner import OTHERS_BUDGETS
 from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.gangs.queue.beside import FREELY
 from fluence_extender.gangs.queue.turns import newcomer
@@ -32,9 +32,6 @@ from fluence_extender.model.reason import Reason
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.snapshot import CopiedGangs, Outlook
-
-STEP_BUDGET = 10_000
-"""The most that a search may cost, by its own count, between two checks of the time."""
 
 NAMED_GANGS = 8
 """The most victims that a sentence names."""
@@ -154,15 +151,13 @@ class PreemptionPreviewer:
         protected: set[GangKey] = set()
         while True:
             query = self._query(key, demands, protected)
-            work = search(self._context.gangs, self._outlook.room, self._outlook.planner, query)
-            while not work.over:
-                self._tick()
-                work.proceed(STEP_BUDGET)
-            if work.found is None:
+            gangs = self._context.gangs.gangs.values()
+            found = search(gangs, self._outlook.room, self._outlook.planner, query, self._tick)
+            if found is None:
                 return None, forbidden
-            refused, pods = self._forbidding(work.found.victims)
+            refused, pods = self._forbidding(found.victims)
             if refused is None:
-                return work.found, forbidden
+                return found, forbidden
             victim = refused.last_concerned(pods)
             forbidden.append(WithNames(refused.reason, frozenset({victim.namespace})))
             protected.add(victim)

@@ -21,7 +21,7 @@ from fluence_extender.placement.demand import Demand, shape_key, unplannable
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.room.room import Room
-from fluence_extender.whatif.forecast import Forecast, OutOfTime, ends_in_order
+from fluence_extender.whatif.forecast import Forecast, OutOfTime
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
 from fluence_extender.whatif.preemption_preview import (
     PreemptionContext,
@@ -95,7 +95,7 @@ class Simulation:
         self._context = context
         self._patience = patience
         self._outlook = Outlook(taken.planner(), taken.room)
-        self._ends = ends_in_order(taken.room, ends)
+        self._ends = ends
         self._previewer = PreemptionPreviewer(context, self._outlook, self._tick)
         self._began = time.monotonic()
         self._reduced = 0
@@ -220,8 +220,10 @@ class Simulation:
         reductions: list[Reduction] = []
         try:
             if reason.code is not ReasonCode.UNSATISFIABLE:
-                forecast = Forecast(self._outlook.planner, self._outlook.room, self._ends, self._tick)
-                earliest = forecast.earliest(demands, gang.key, self.now)
+                forecast = Forecast(
+                    self._outlook.planner, self._outlook.room, self._ends, self.now, self._tick
+                )
+                earliest = forecast.start(demands, gang.key)
             for one in Reducer(self._outlook, gang, terms, self._tick).reductions(pods):
                 reductions += [one] if one is not None else []
         except OutOfTime:

@@ -8,17 +8,17 @@ half a millisecond it takes a fraction of that, and the computation takes no lon
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fluence_extender.cluster.budgets import Budget
 from fluence_extender.cluster.port import TryPod
 from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.threads import short_switch_interval
 from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import GangKey
@@ -53,9 +53,6 @@ MOST_PLACES = 50_000_000
 SLICE = 0.002
 """Seconds of copying gangs before the event loop does other work."""
 
-SWITCH_INTERVAL = 0.0005
-"""Seconds after which a computing thread hands the interpreter over to one that waits for it."""
-
 LONGEST_EVALUATION, LOOK = 5.0, 0.01
 """Seconds that a question waits for the verdicts on its claims' selectors, and seconds between looks at them."""
 
@@ -67,9 +64,6 @@ Permit = Callable[[str], Awaitable[None]]
 
 See = Callable[[frozenset[str]], Awaitable[CallerSight]]
 """Returns which of these namespaces the client may see."""
-
-_intervals_before: list[float] = []
-"""The switch interval before the first computation, once for each computation that is under way."""
 
 
 class TooManyQuestions(Exception):
@@ -83,19 +77,6 @@ async def anything(_: str) -> None:
 async def all_of_them(_: frozenset[str]) -> CallerSight:
     """Return the sight of clients that may see every namespace."""
     return EVERYTHING
-
-
-@contextmanager
-def short_switch_interval() -> Iterator[None]:
-    """Set the short switch interval within this context. Only the event loop's thread may enter and leave it."""
-    _intervals_before.append(_intervals_before[0] if _intervals_before else sys.getswitchinterval())
-    sys.setswitchinterval(SWITCH_INTERVAL)
-    try:
-        yield
-    finally:
-        before = _intervals_before.pop()
-        if not _intervals_before:
-            sys.setswitchinterval(before)
 
 
 def snapshot_with_ends(controller: Controller, now: float) -> tuple[Snapshot, dict[str, float]]:

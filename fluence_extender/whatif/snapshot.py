@@ -43,7 +43,10 @@ class Snapshot:
 
 def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
     """Take a snapshot of the ledger; ``ending`` are the uids of running pods with a known end."""
-    return Snapshot(list(nodes), ledger.graph.levels, ledger.snapshot(ending))
+    room = ledger.snapshot()
+    foreign = ((uid, held) for uid in ending if (held := ledger.held_by_foreign(uid)) is not None)
+    room.facts.holdings = room.facts.holdings.update(foreign)
+    return Snapshot(list(nodes), ledger.graph.levels, room)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ from tests.core.job_controller import index_of
 from tests.core.planning import planner_for
 from tests.core.queue_laws import (
     cores_left,
-    demand_that_has_failed_is_still_the_same,
     kept_turns_are_those_of_the_gangs,
     nobody_is_stopped_by_nothing,
     those_who_wait_are_in_line,
@@ -40,7 +39,6 @@ def check(world: World) -> None:
     no_gang_breaks_the_planning(world)
     kept_turns_are_those_of_the_gangs(world)
     those_who_wait_are_in_line(world)
-    demand_that_has_failed_is_still_the_same(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
     texts_name_what_their_readers_may_see(world)

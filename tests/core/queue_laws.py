@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.turns import RANK, turn, waits
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import DEFAULT_QUEUE
@@ -19,46 +18,23 @@ from tests.core.world import World
 
 def check_queue(world: World) -> None:
     """All that holds after every step."""
-    timeline_is_that_of_the_ledger(world)
     room_is_there_for_what_is_reserved(world)
     what_gangs_hold_is_counted(world)
-
-
-def timeline_is_that_of_the_ledger(world: World) -> None:
-    """The timeline that was kept up to date is the one that would be built anew, at each time."""
-    kept = world.controller.queue.followed
-    if not kept.built:
-        return
-    kept.follow()
-    anew = LedgerTimeline(world.ledger, world.controller.eligibility.nodes, kept._ends, world.loop.time)
-    for pod in world.controller.pods.values():
-        anew.pod_seen(pod)
-    assert anew._ending == kept._ending
-    anew._placed = dict(kept._placed)
-    anew.follow()
-    now = world.loop.time()
-    for time in (now, *kept.timeline.returns().tolist()):
-        was, built = kept.timeline.unreserved(time), anew.timeline.unreserved(time)
-        for name, row in anew.rows.items():
-            for kind, column in anew.columns.items():
-                amount = was[kept.rows[name], kept.columns[kind]]
-                assert amount == built[row, column], f"{name} has {amount} {kind} at {time}"
-    # A kind of resource that only nodes had that are gone is no column of a timeline that is built anew.
-    if kept.columns.keys() == anew.columns.keys():
-        assert sorted(kept.timeline.holds) == sorted(anew.timeline.holds)
 
 
 def room_is_there_for_what_is_reserved(world: World) -> None:
     """At each reservation's start what holds its nodes then and what is reserved there is no more than they have."""
     queue = world.controller.queue
-    timeline = queue.followed.timeline
-    for head in queue.heads.blocked:
-        promise = head.promise
-        if promise is None or promise.draining or promise.start <= timeline.now:
+    if queue.cluster is None or world.controller.lifecycle.restless:
+        return
+    timeline = queue.cluster.timeline
+    for one in queue.blocked:
+        reservation = one.reservation
+        if reservation is None or reservation.draining or reservation.start <= timeline.now:
             continue
-        left = timeline.at(promise.start)[promise.places.rows]
-        over = (left < 0) & (promise.places.amounts > 0)
-        assert not np.any(over), f"{head.gang.key} has reserved what isn't there"
+        left = timeline.at(reservation.start)[reservation.places.rows]
+        over = (left < 0) & (reservation.places.amounts > 0)
+        assert not np.any(over), f"{one.key} has reserved what isn't there"
 
 
 def what_gangs_hold_is_counted(world: World) -> None:
@@ -150,22 +126,6 @@ def those_who_wait_are_in_line(world: World) -> None:
         settled = registry.gangs.keys() - registry.dirty
         waiting = {key for key in settled if waits(registry.gangs[key])}
         assert waiting <= set(there), f"{waiting - set(there)} are not in line"
-
-
-def demand_that_has_failed_is_still_the_same(world: World) -> None:
-    """A gang still has the demand of its record, so the failure of its equals is its own."""
-    controller, attempts = world.controller, world.controller.lifecycle._attempts
-    for gang in controller.registry.gangs.values():
-        record = gang.attempt.record
-        if record is None or gang.key in controller.registry.dirty:
-            continue
-        if controller.lifecycle.preemption.idle(record.preempting, world.loop.time()):
-            assert attempts._record(gang, gang.placeless(), world.loop.time()) is record, gang.key
-            assert controller.lifecycle.admission.obstacle(gang) is None, gang.key
-            reason = None if record.lack is None else attempts._lacks.reason(record.lack)
-            if reason is not None:
-                planned = attempts._places.plan(gang, gang.placeless(), world.loop.time())
-                assert planned == reason, f"{gang.key} is told {reason} and not {planned}"
 
 
 def nobody_is_stopped_by_nothing(world: World) -> None:

@@ -53,9 +53,10 @@ class WatchedDriver(Driver):
         controller: Controller,
         link: Link,
         leadership: ByLease,
+        beside: RunInThread,
         on_led: Callable[[], None],
     ) -> None:
-        super().__init__(controller, link, leadership, asyncio.get_running_loop().time)
+        super().__init__(controller, link, leadership, asyncio.get_running_loop().time, beside)
         self._on_led = on_led
 
     async def lead(self, look: ListOwnPods) -> None:
@@ -101,7 +102,7 @@ class Replica:
         )
         self.controller.registry.seal = SEAL
         self.leadership = ByLease(name, loop.time)
-        self.driver = WatchedDriver(self.controller, self.link, self.leadership, on_led)
+        self.driver = WatchedDriver(self.controller, self.link, self.leadership, beside, on_led)
         self.election = Election(
             self.leadership,
             self.driver,

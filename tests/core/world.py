@@ -21,6 +21,8 @@ from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.planning.decisions import Plan
+from fluence_extender.gangs.planning.view import View
 from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.model.accounting import AccountSink
@@ -35,6 +37,7 @@ from tests.core.faulty_cluster import FaultyCluster
 from tests.core.job_controller import JobController
 from tests.core.scheduler import FaultyScheduler
 from tests.core.values import SEAL, PodFields, classed
+from tests.core.view_laws import check_view
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,10 +46,6 @@ AUDIT_EVERY = 7.0
 LIMITS = Limits(
     bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0, unborn=8.0
 )
-
-
-async def _at_once(work: Callable[[], None]) -> None:
-    work()
 
 
 class World:
@@ -119,7 +118,7 @@ class World:
         )
         self.controller.registry.seal = SEAL
         self._watch_for_crashes(self.controller)
-        self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)
+        self.driver = Driver(self.controller, self.cluster, clock=self.loop.time, in_thread=self._beside)
         driver = self.driver
 
         def sink(seen: Observation) -> None:
@@ -129,7 +128,7 @@ class World:
         self.cluster.held = False
         self.cluster.deliver()
         self.cluster.watch(sink)
-        self.loop.run_until_complete(self.driver.start(_at_once))
+        self.loop.run_until_complete(self.driver.start())
         self.placements = LivePlacements(self.controller, self.driver, lambda: "")
         session = EmbeddedSession(self.cluster)
         simulator = Simulator(self.controller, session.try_pod, session.disruption_budgets)
@@ -159,13 +158,22 @@ class World:
 
             return run
 
-        decide = controller.step
+        begin, finish = controller.begin, controller.finish
 
-        def step() -> list[Action]:
+        def begin_step() -> View | None:
             with self.around_steps(self):
-                return decide()
+                view = begin()
+            if view is not None:
+                check_view(view, controller)
+            return view
 
-        controller.step = watched(step)  # type: ignore[method-assign]
+        def finish_step(plan: Plan | None) -> list[Action]:
+            with self.around_steps(self):
+                return finish(plan)
+
+        controller.begin = watched(begin_step)  # type: ignore[method-assign]
+        controller.plan = watched(controller.plan)  # type: ignore[method-assign]
+        controller.finish = watched(finish_step)  # type: ignore[method-assign]
         controller.lead = watched(controller.lead)  # type: ignore[method-assign]
 
     def kill(self) -> None:

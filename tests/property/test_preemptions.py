@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from tests.core.invariants import check, check_at_rest
 from tests.core.values import asks, node
-from tests.core.world import LIMITS, World
+from tests.core.world import World
 
 EXAMPLES = settings().max_examples // 2
-SPENDING = st.sampled_from([LIMITS, replace(LIMITS, search_step=1)])
-"""Victims are searched for in one step, or in as many steps as possible, between which other things happen."""
 STEP = 0.4
 
 
@@ -75,11 +72,11 @@ def evicted(world: World) -> set[str]:
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(st.integers(1, 3), st.lists(shapes, min_size=1, max_size=5), shapes, SPENDING)
+@given(st.integers(1, 3), st.lists(shapes, min_size=1, max_size=5), shapes)
 def test_gang_preempts_exactly_if_it_fits_without_gangs_of_lower_priority(
-    nodes: int, others: Sequence[Shape], last: Shape, limits: Limits
+    nodes: int, others: Sequence[Shape], last: Shape
 ) -> None:
-    world = World(*(node(f"n{number}") for number in range(nodes)), limits=limits)
+    world = World(*(node(f"n{number}") for number in range(nodes)))
     bare = World(*(node(f"n{number}") for number in range(nodes)))
     try:
         names = {f"g{number}": shape for number, shape in enumerate(others)}
@@ -132,11 +129,11 @@ events = st.lists(
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(st.integers(1, 3), events, SPENDING)
+@given(st.integers(1, 3), events)
 def test_disturbed_preemptions_leave_no_gang_half_evicted(
-    nodes: int, happenings: Sequence[tuple[str, object]], limits: Limits
+    nodes: int, happenings: Sequence[tuple[str, object]]
 ) -> None:
-    world = World(*(node(f"n{number}") for number in range(nodes)), limits=limits)
+    world = World(*(node(f"n{number}") for number in range(nodes)))
     try:
         for number, (what, detail) in enumerate(happenings):
             pods = [pod for pod in world.cluster.pods() if not pod.deleting]

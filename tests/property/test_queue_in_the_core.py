@@ -82,14 +82,15 @@ class TimedCore(Core):
     def _promises_are_kept(self) -> None:
         before: dict[GangKey, tuple[Gang, object, float, int]] = getattr(self, "promised", {})
         self.promised = {}
-        for head in self.world.controller.queue.heads.blocked:
-            if head.promise is None:
+        for head in self.world.controller.queue.blocked:
+            if head.reservation is None:
                 continue
-            delays = sum(one.count for one in _delays(head.gang))
-            self.promised[head.gang.key] = head.gang, head.alike, head.promise.start, delays
-            gang, alike, start, told = before.get(head.gang.key, (None, None, head.promise.start, delays))
-            if gang is head.gang and alike == head.alike and head.promise.start > start:
-                assert delays > told, f"{head.gang.key} starts later and wasn't told"
+            gang = self.world.controller.registry.gangs[head.key]
+            delays = sum(one.count for one in _delays(gang))
+            old, alike, start, told = before.get(head.key, (gang, None, head.reservation.start, delays))
+            self.promised[head.key] = gang, head.alike, head.reservation.start, delays
+            if gang is old and alike == head.alike and head.reservation.start > start:
+                assert delays > told, f"{head.key} starts later and wasn't told"
 
 
 def _delays(gang: Gang) -> list[Any]:

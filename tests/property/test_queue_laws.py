@@ -251,17 +251,19 @@ class Laws(RuleBasedStateMachine):
 
     def _check_reservations(self) -> None:
         """At each start, on each node of the reservation: what is held and reserved is no more than there is."""
-        followed = self.w.controller.queue.followed
-        followed.follow()
-        timeline = followed.timeline
+        cluster = self.w.controller.queue.cluster
+        if cluster is None:
+            assert not self.w.promises
+            return
+        timeline = cluster.timeline
         for head in self.w.promises.values():
-            promise = head.promise
+            promise = head.reservation
             assert promise is not None
             if promise.draining:
                 continue
             assert promise.start > timeline.now
             left = timeline.at(promise.start)[promise.places.rows]
-            assert (left[promise.places.amounts > 0] >= 0).all(), head.gang.key
+            assert (left[promise.places.amounts > 0] >= 0).all(), head.key
 
     def _check_promises(self, before: dict[str, tuple[float, list[str]]], told: dict[str, int]) -> None:
         """A promised start moves later only if something has happened, and the gang is told."""
@@ -291,7 +293,7 @@ class Laws(RuleBasedStateMachine):
     def _check_policy(self, found: list[str]) -> None:
         assert len(self._promises(self.w)) <= self._policy.depth
         if self._policy.policy is PolicyName.FCFS:
-            blocked = [head for head in self.w.controller.queue.heads.blocked if head.possible]
+            blocked = [head for head in self.w.controller.queue.blocked if head.possible]
             assert not found or not blocked or max(map(self._rank, found)) < min(one.rank for one in blocked)
 
     # Helpers.

@@ -369,7 +369,7 @@ class Restarts(RuleBasedStateMachine):
         """Whether something was to happen by now that the running core finds at its next look at the clock."""
         queue = self.world.controller.queue
         starts = list(queue.promised_starts().values())
-        ends = queue.followed.timeline.returns().tolist() if starts else []
+        ends = queue.cluster.timeline.returns().tolist() if starts and queue.cluster is not None else []
         return min([*starts, *ends], default=math.inf) <= self.world.loop.time()
 
     def _jobs(self) -> list[Job]:

@@ -1,4 +1,4 @@
-"""A search for victims in steps, on arrays, finds what trying each set by itself on the ledger finds."""
+"""A search for victims finds what trying each set by itself on the ledger finds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.gangs.preemption.search import TRIALS, Found, VictimQuery, VictimSearch, confirm, search
+from fluence_extender.gangs.preemption.search import TRIALS, Found, VictimQuery, search
 from fluence_extender.gangs.preemption.victims import Victim, victims_of
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
@@ -30,7 +30,6 @@ resources:
   - {type: qpu, name: fez, count: 2}
   - {type: accelerator, name: chip0, parent: n0, with: [{type: lane, count: 1}]}
 """
-EVERYTHING = 10**9
 
 
 def busy_world(dice: random.Random) -> World:
@@ -91,64 +90,6 @@ def by_itself(world: World, planner: Planner, query: VictimQuery) -> tuple[Victi
     return choose(candidates, fits, TRIALS[1]) or ()
 
 
-def in_steps(world: World, planner: Planner, query: VictimQuery, cost: int) -> Found | None:
-    return to_the_end(search(world.controller.registry, world.ledger.room(), planner, query), cost)
-
-
-def confirmed(world: World, planner: Planner, query: VictimQuery, found: Found) -> Found | None:
-    return to_the_end(
-        VictimSearch(query, confirm(world.controller.registry, world.ledger, planner, query, found)),
-        EVERYTHING,
-    )
-
-
-def to_the_end(found: VictimSearch, cost: int) -> Found | None:
-    for _ in range(100_000):
-        if found.over:
-            return found.found
-        found.proceed(cost)
-    raise AssertionError("the search does not end")
-
-
-@given(st.integers(0, 2**20))
-def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -> None:
-    dice = random.Random(seed)
-    world = busy_world(dice)
-    try:
-        planner = planner_for(world.ledger, world.controller.eligibility)
-        demands = [Demand(one) for one in wanted(dice)]
-        usable = None if any(one.pod.devices for one in demands) else set(world.controller.eligibility.nodes)
-        query = VictimQuery(HIGH, demands, (), frozenset(), 2, lambda _: True, usable, frozenset())
-        version, held = world.ledger.version, dict(world.ledger.holdings)
-        expected = by_itself(world, planner, query)
-        for cost in (1, 40, EVERYTHING):
-            found = in_steps(world, planner, query, cost)
-            assert (found.victims if found is not None else ()) == expected
-        assert (world.ledger.version, dict(world.ledger.holdings)) == (version, held)
-    finally:
-        world.close()
-
-
-def disturb(world: World, dice: random.Random) -> None:
-    """Let something happen while a search is under way."""
-    name = f"n{dice.randint(0, 5)}"
-    there = next((one for one in world.cluster.nodes() if one.name == name), None)
-    ours = sorted((one for one in world.cluster.pods() if one.ours), key=lambda one: one.name)
-    match dice.randint(0, 4):
-        case 0 if there is not None:
-            world.change(there, unschedulable=True)
-        case 1 if there is not None:
-            world.foreign(name, "other", requests=asked(dice))
-        case 2 if ours:
-            world.change(dice.choice(ours), phase="Succeeded")
-        case 3 if ours:
-            like = dice.choice(ours)
-            world.pod("more", labels=like.labels, annotations=like.annotations, priority=dice.randint(0, 3))
-        case 4 if there is not None:
-            world.cluster.remove(there)
-    world.advance(0.1)
-
-
 def fits_there(world: World, query: VictimQuery, found: Found) -> bool:
     """Return whether the places have enough capacity once the victims are gone, counted again."""
     left = {name: account.free for name, account in world.ledger.accounts.items()}
@@ -165,28 +106,19 @@ def fits_there(world: World, query: VictimQuery, found: Found) -> bool:
 
 
 @given(st.integers(0, 2**20))
-def test_confirmed_find_holds_on_the_ledger_as_it_is(seed: int) -> None:
+def test_search_finds_what_trying_each_set_by_itself_finds(seed: int) -> None:
     dice = random.Random(seed)
     world = busy_world(dice)
     try:
         planner = planner_for(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in wanted(dice)]
-        query = VictimQuery(HIGH, demands, (), frozenset(), 2, lambda _: True, None, frozenset())
-        found = in_steps(world, planner, query, 40)
-        if found is None:
-            return
-        registry = world.controller.registry
-        same = confirmed(world, planner, query, found)
-        assert same is not None
-        at_once = planner.find(world.ledger.room().open_to(HIGH), demands)
-        assert same.victims == found.victims or at_once is not None
-        disturb(world, dice)
-        now = confirmed(world, planner, query, found)
-        if now is not None:
-            gangs = registry.gangs
-            assert all(
-                victim.uids in {one.uids for one in victims_of(gangs[victim.gang])} for victim in now.victims
-            )
-            assert fits_there(world, query, now)
+        usable = None if any(one.pod.devices for one in demands) else set(world.controller.eligibility.nodes)
+        query = VictimQuery(HIGH, demands, (), frozenset(), 2, lambda _: True, usable, frozenset())
+        version, held = world.ledger.version, dict(world.ledger.holdings)
+        expected = by_itself(world, planner, query)
+        found = search(world.controller.registry.gangs.values(), world.ledger.room(), planner, query)
+        assert (found.victims if found is not None else ()) == expected
+        assert found is None or fits_there(world, query, found)
+        assert (world.ledger.version, dict(world.ledger.holdings)) == (version, held)
     finally:
         world.close()

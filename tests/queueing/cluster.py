@@ -16,7 +16,7 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Evict, Steer
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.queue.heads import Head
+from fluence_extender.gangs.planning.reservations import Blocked
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, NODE_NAME, QUEUE_LABEL
@@ -289,17 +289,17 @@ class Cluster:
         return [one.gang.name for one in self.controller.queue.line()]
 
     @property
-    def promises(self) -> dict[str, Head]:
+    def promises(self) -> dict[str, Blocked]:
         """The blocked gangs for which something is reserved, by name and in their order."""
-        heads = self.controller.queue.heads.blocked
-        return {head.gang.key.name: head for head in heads if head.promise is not None}
+        blocked = self.controller.queue.blocked
+        return {one.key.name: one for one in blocked if one.reservation is not None}
 
     def promised(self) -> dict[str, float]:
         """Return the promised starts."""
         return {
-            name: head.promise.start - EPOCH
-            for name, head in self.promises.items()
-            if head.promise is not None
+            name: one.reservation.start - EPOCH
+            for name, one in self.promises.items()
+            if one.reservation is not None
         }
 
     def reserved(self, name: str) -> list[str]:

@@ -19,7 +19,7 @@ class FirstFit:
         """Return the rows for entries with this ``where``."""
         return self._allowed.get(where)
 
-    def place(self, entry: Entry, view: Amounts) -> Footprint | None:
+    def place(self, entry: Entry, view: Amounts, time: float = 0.0) -> Footprint | None:
         """Place all slots, or return None; it tries every way if there are several sizes."""
         usable = self.usable(entry.where)
         left = view if usable is None else np.where(usable[:, None], view, 0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Slots
+from fluence_extender.queueing.ends import expected_end
+from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Running, Slots
 from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.queueing.timeline import Timeline
 
@@ -35,11 +36,11 @@ def entry(
     return Entry(key, (Slots(count, sizes),), (at, 0), duration, where=where, queue=queue)
 
 
-def free_at(timeline: Timeline, time: float) -> Amounts:
-    """Return what is free at a time, added up from the holds and the reservations themselves."""
+def free_at(timeline: Timeline, holds: Iterable[Running], time: float) -> Amounts:
+    """Return what is free at a time, added up from the ``holds`` and the reservations themselves."""
     found = timeline.room.copy()
-    for key, hold in timeline.holds.items():
-        if timeline.until(key) > time or time <= timeline.now:
+    for hold in holds:
+        if expected_end(hold.end, timeline.now) > time or time <= timeline.now:
             found[hold.places.rows] -= hold.places.amounts
     for one in timeline.reservations.values():
         if active(one, time, timeline.now):

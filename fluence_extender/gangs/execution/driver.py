@@ -19,8 +19,10 @@ from fluence_extender.gangs.execution.binder import Binder
 from fluence_extender.gangs.execution.executor import Executor
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.job_writes import FORESEEING_AT_ONCE
-from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
+from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread, short_switch_interval
 from fluence_extender.gangs.leadership.lease import ALONE, Leadership
+from fluence_extender.gangs.planning.decisions import Plan
+from fluence_extender.gangs.planning.view import View
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Resumable
 
@@ -46,7 +48,7 @@ class Driver:
     """Runs a controller against a cluster.
 
     ``executor`` and ``binder`` write to the cluster through ``fence``, while we lead. ``clock`` measures, in seconds,
-    how long a decision takes.
+    how long a decision takes. Passes over the waiting gangs run ``in_thread``.
     """
 
     def __init__(
@@ -55,8 +57,12 @@ class Driver:
         cluster: Cluster,
         leadership: Leadership = ALONE,
         clock: Callable[[], float] = time.perf_counter,
+        in_thread: RunInThread = run_in_thread,
     ) -> None:
         self._clock = clock
+        self._in_thread = in_thread
+        self._passing: asyncio.Task[None] | None = None
+        self._made: Plan | None = None
         self._cluster = cluster
         self._controller = controller
         self._leadership = leadership
@@ -86,7 +92,7 @@ class Driver:
             if shown is not None:
                 shown.set()
 
-    async def start(self, in_thread: RunInThread = run_in_thread) -> None:
+    async def start(self) -> None:
         """Let the controller replay what runs already, in a thread, because the loop has probes to answer.
 
         Raises what `Controller.start` raises. Observations that come meanwhile are taken in afterwards.
@@ -94,7 +100,7 @@ class Driver:
         self._held_back = []
         try:
             await self._foresee()
-            await in_thread(self._controller.start)
+            await self._in_thread(self._controller.start)
         finally:
             held_back, self._held_back = self._held_back, None
         for seen in held_back:
@@ -179,6 +185,8 @@ class Driver:
                 took = self._clock() - began
                 self._gather = GATHER if self._wake.is_set() else min(max(GATHER, RESTS * took), GATHER_MOST)
         finally:
+            if self._passing is not None:
+                self._passing.cancel()
             self.executor.cancel()
             await self.executor.finish()
 
@@ -199,15 +207,42 @@ class Driver:
         if self._controller.leading and not self._leadership.holds:
             self.stand_down()
         self._cut_short = False
+        made, self._made = self._made, None
         try:
-            actions = self._controller.step()
+            view = self._controller.begin()
+            if view is not None:
+                self._passing = asyncio.create_task(self._pass(view))
+            actions = self._controller.finish(made)
         except Exception:
             log.exception("planning failed; trying again at the next change")
+            if made is not None:
+                self._controller.lifecycle.passes.drop()
             return
         self.executor.start(actions)
         self._cut_short = self._controller.leading and self._controller.lifecycle.behind
         if self._controller.restless:
             self.wake()
+
+    async def passed(self) -> bool:
+        """Wait until the pass under way is over; return whether the next step has its plan to carry out."""
+        if self._passing is not None:
+            await self._passing
+        return self._made is not None
+
+    async def _pass(self, view: View) -> None:
+        """Make a pass, whose plan is carried out by the next step."""
+
+        def work() -> None:
+            self._made = self._controller.plan(view)
+
+        try:
+            with short_switch_interval():
+                await self._in_thread(work)
+        except Exception:
+            log.exception("a pass failed; trying again at the next change")
+            self._controller.lifecycle.passes.drop()
+            return
+        self.wake()
 
 
 def _presses(seen: Observation) -> bool:

@@ -116,6 +116,7 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
         gang, _ = members[member.pod.uid]
         assignment = ledger.adopt(member.pod, gang.key, Strength.BOUND)
         move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {member.pod.node}", node=member.pod.node)
+        registry.dirty.since_view.add(gang.key)
 
 
 def resume_all(

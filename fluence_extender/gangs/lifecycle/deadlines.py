@@ -89,7 +89,8 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
 
     At that time a reason is due to be announced, a plan is due to be tried again, or a limit runs out.
     """
-    times = [gang.attempt.again_at, undone_at(gang, limits)]
+    # No pass tries a gang that rests.
+    times = [max(gang.again_at, gang.rest.until), undone_at(gang, limits)]
     if gang.rest.until > now:
         times.append(gang.rest.until)
     if gang.reason is not None and gang.reports.announced != gang.reason.text:

@@ -1,8 +1,7 @@
 """Evaluation of gangs that have changed: their state and, where they can't be planned or tried, their reason.
 
 After a start or a change of leader thousands have changed, so a step evaluates them for a bounded time, and other work
-goes on between steps. The namespaces take turns. A large gang that changes between its evaluation and its attempt is
-evaluated again after the attempt, which looks at the members as they are.
+goes on between steps. The namespaces take turns.
 
 Invariants: no gang is tried before those are evaluated that had changed when the service began to lead, because one of
 these may be ahead of it in the queue. Later, changed gangs that one step can't evaluate keep others from being tried
@@ -25,7 +24,7 @@ from fluence_extender.gangs.lifecycle.rules import Rules, planning_failed, size_
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 
 log = structlog.get_logger(__name__)
@@ -35,9 +34,6 @@ EVALUATED_WITHIN = 0.004
 
 ALL_FIRST = 16
 """The most steps in a row that try no gang because changed gangs are left. After that, each step does both."""
-
-SPLIT = 2_000
-"""The fewest members of a gang that is first tried in the step after that which evaluates it."""
 
 
 class Evaluation:
@@ -64,31 +60,23 @@ class Evaluation:
         self._large = large
         self._first: set[GangKey] = set()
         self._behind = 0
-        self.untried: dict[GangKey, bool] = {}
-        """The gangs of `SPLIT` or more members that were evaluated and that no step has tried since.
-
-        The value says whether the gang has changed since.
-        """
         self.cut_short = False
         """Whether the last step left changed gangs for the next one."""
 
     def all_first(self) -> None:
         """Let no gang be tried until all gangs that have changed so far are evaluated."""
-        self.untried.clear()
         self._first = set(self._registry.dirty)
 
-    def evaluate_changed(self, looked_at: set[GangKey], now: float) -> None:
-        """Evaluate gangs that have changed, and add them to ``looked_at``."""
+    def evaluate_changed(self, now: float) -> set[GangKey]:
+        """Evaluate gangs that have changed, and return them."""
         until, dirty = self._clock() + EVALUATED_WITHIN, self._registry.dirty
+        evaluated: set[GangKey] = set()
         for namespace in [one for one in self._registry.late if self._large.pace.left(one) > 0]:
             self._large.pace.spend(namespace, self._registry.recompute_late(namespace))
         for namespace in [one for one in dirty.put_off if self._large.pace.left(one) > 0]:
             dirty.call(namespace)
         while dirty:
             key = dirty.take()
-            if key in self.untried:
-                self.untried[key] = True
-                continue
             gang = self._registry.gangs[key]
             if not (key in self._first or self._large.may_look(gang)):
                 dirty.postpone(key)
@@ -102,20 +90,13 @@ class Evaluation:
                 # One gang that can't be judged must not keep the others from being looked at.
                 log.exception("a gang could not be judged", gang=str(key))
                 gang.explain(planning_failed(error), now)
-            looked_at.add(key)
-            if len(gang.members) >= SPLIT and gang.state is GangState.WAITING and gang.obstacle is None:
-                self.untried[key] = False
+            evaluated.add(key)
             if dirty and self._clock() >= until:
                 break
         self.cut_short = bool(dirty)
         self._first &= self._registry.gangs.keys() if dirty else set()
         self._behind = self._behind + 1 if dirty and not self._first else 0
-
-    def note_tried(self) -> None:
-        """Note that a step has tried gangs: large ones that changed since their evaluation are evaluated again."""
-        changed = (key for key, again in self.untried.items() if again and key in self._registry.gangs)
-        self._registry.dirty.update(changed)
-        self.untried.clear()
+        return evaluated
 
     @property
     def may_try(self) -> bool:
@@ -124,7 +105,6 @@ class Evaluation:
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""
-        gang.attempt.version, gang.attempt.record, gang.attempt.duration = -1, None, None
         self._places.drop_others(gang)
         alive = gang.alive()
         if not alive:

@@ -17,7 +17,7 @@ gang that doesn't ask.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.actions import Action, ReportPod
@@ -119,14 +119,17 @@ class ClusterGrowth:
 
     def passes(self, gang: Gang) -> frozenset[object]:
         """Return the gangs that ask and that ``gang`` is ahead of: the nodes held for them are open to it."""
-        gangs, order = self._registry.gangs, None
-        found = set()
-        for key, growing in self._gangs.items():
-            if growing.nodes and key in gangs and key != gang.key:
-                order = order or precedence(gang)
-                if order < precedence(gangs[key]):
-                    found.add(key)
-        return frozenset(found)
+        return self.passes_among(self._registry.gangs)(gang)
+
+    def passes_among(self, gangs: Mapping[GangKey, Gang]) -> Callable[[Gang], frozenset[object]]:
+        """Return `passes` for ``gangs`` and the nodes that are held now."""
+        asking = [key for key, growing in self._gangs.items() if growing.nodes and key in gangs]
+
+        def passes(gang: Gang) -> frozenset[object]:
+            order = precedence(gang) if asking else ()
+            return frozenset(key for key in asking if key != gang.key and order < precedence(gangs[key]))
+
+        return passes
 
     def take_over(self, now: float) -> None:
         """Go on with the gangs that have asked under the last leader."""

@@ -25,6 +25,12 @@ class LargeGangs:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.pace = Pace(LOOKED_AT_FIRST, LOOKED_AT_A_SECOND, clock)
 
+    def copy(self, now: float) -> LargeGangs:
+        """Return an independent copy at ``now``."""
+        copied = LargeGangs(lambda: now)
+        copied.pace = self.pace.copy(now)
+        return copied
+
     def may_look(self, gang: Gang) -> bool:
         """Return whether a gang may be looked at now, and count the look."""
         if len(gang.members) < LARGE or gang.state is not GangState.WAITING:

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.leadership.replay import resume_all, resume_steered, take_over_bound
-from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.lifecycle.births import Births
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
@@ -44,6 +43,9 @@ from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.gangs.lifecycle.steering import Steering
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.planning.decisions import Plan
+from fluence_extender.gangs.planning.passes import Passes
+from fluence_extender.gangs.planning.view import LiveParts, View
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
 from fluence_extender.gangs.queue.book import QueueBook
@@ -81,9 +83,9 @@ class Lifecycle:
         self.limits = limits
         self._clock = clock
         preemptions = Preemptions(ledger.held_nodes)
-        self.queue = QueueBook(registry, ledger, planner, clock)
+        self.queue = QueueBook(registry, ledger, planner.eligibility, clock)
         self.admission = self.queue.admission
-        self._places = Places(registry, ledger, planner, clock, preemptions.passes, self.queue.avoided)
+        self._places = Places(registry, ledger, planner, clock, preemptions.passes)
         self._resting = Resting(registry, self._places, limits, clock)
         self._rejections = Rejections(clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
@@ -95,24 +97,31 @@ class Lifecycle:
         )
         refused = RefusedBirths(clock)
         quotas = self.namespace_quotas = NamespaceQuotas(registry.look_at, refused)
-        waiting = registry, ledger, self._places, self.preemption, self.queue
         large = LargeGangs(clock)
-        self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock, large)
         self.births = Births(registry, ledger, limits, clock, self.admission, refused)
         eligibility = planner.eligibility
         self.growth = ClusterGrowth(
             registry, ledger, eligibility, self.births, quotas, limits, registry.gone.clock
         )
+        parts = LiveParts(registry, ledger, planner, self.queue, self.preemption, quotas, self.growth, large)
+        self.passes = Passes(parts, self._places)
         self.admission.ahead = preemptions
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
         self._steering = Steering(self.births, ledger.claim_rooms, limits)
         self._gang_index = GangIndex(registry, limits)
-        self._rules = Rules(registry, self._places, self.admission, self.preemption, limits)
+        self._rules = Rules(registry, self._places, self.admission, self.queue.reclaims, limits)
         self._evaluation = Evaluation(
-            registry, self._places, self._rules, quotas, limits, clock, on_whole, large
+            registry, self._places, self._rules, quotas, limits, clock, self._whole, large
         )
-        self._tries = True
+        self._looked_at: set[GangKey] = set()
+        self._all_evaluated = True
+        self._on_whole = on_whole
+
+    def _whole(self, gang: Gang) -> None:
+        """Take note that all members of a gang have their nodes."""
+        self.preemption.gang_bound()
+        self._on_whole(gang)
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours; ``before`` is its last known state, if any."""
@@ -404,6 +413,7 @@ class Lifecycle:
 
     def lead(self) -> None:
         """Begin to decide, after only following facts; keep the places to which the last leader steered pods."""
+        self.passes.void()
         self._places.clears()
         self.namespace_quotas.forget_all()
         resume_steered(self._registry, self._ledger, self._planner.node, self.admission)
@@ -428,8 +438,8 @@ class Lifecycle:
 
     # Decisions.
 
-    def step(self) -> list[Action]:
-        """Look at what has changed and decide."""
+    def begin(self) -> View | None:
+        """Look at what has changed; return the view for a pass if one is due. `finish` has to follow."""
         now = self._clock()
         for uid in self.births.unbound(now):
             self.not_bound(uid)
@@ -446,31 +456,40 @@ class Lifecycle:
         self._registry.dirty.update(
             gang.key
             for gang in known
-            if falls_late(gang, now, self.limits) or (gang.obstacle and gang.attempt.again_at <= now)
+            if falls_late(gang, now, self.limits) or (gang.obstacle and gang.again_at <= now)
         )
-        self._evaluation.evaluate_changed(looked_at, now)
-        if self.queue.release(looked_at):
+        evaluated = self._evaluation.evaluate_changed(now)
+        if self.queue.release(looked_at | evaluated):
             # Otherwise a gang behind these that has just come might be placed before them.
-            self._evaluation.evaluate_changed(looked_at, now)
-        all_evaluated = not self._registry.dirty
+            evaluated |= self._evaluation.evaluate_changed(now)
+        looked_at |= evaluated
+        self.queue.untried |= evaluated
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
-        # Both looking at a large gang and trying it take long, so probes are answered in between. Two steps in a row
-        # don't leave gangs untried for that.
-        self._tries = self._evaluation.may_try and not (self._tries and self._evaluation.untried)
-        if self._tries:
-            looked_at |= self._try_waiting(looked_at, now)
-            self._evaluation.note_tried()
-        else:
-            self._attempts.postpone(looked_at, now)
+        self._registry.dirty.since_view |= evaluated
+        self._looked_at, self._all_evaluated = looked_at, not self._registry.dirty
+        self.passes.note(looked_at)
+        return self.passes.begin(now) if self._evaluation.may_try else None
+
+    def finish(self, plan: Plan | None) -> list[Action]:
+        """Carry out the plan of a pass that is over, if any; return what has to be done now."""
+        now, looked_at, all_evaluated = self._clock(), self._looked_at, self._all_evaluated
+        if plan is not None:
+            looked_at |= self._apply(plan, now)
+        told = self.passes.explain(now)
+        for gang in told:
+            # Only its reason has changed. It is announced once it has stayed the same for a moment.
+            self._gang_index.look_at(gang.key, gang.reports.reason_since + self.limits.announce_after)
+        self._registry.revision += bool(told)
         preempting = self.preemption.actions(now, looked_at)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
         reserved = self.queue.promised_starts()
         # Gangs that have changed and aren't evaluated yet are left for the next step.
-        changed = self._registry.dirty if all_evaluated else ()
-        for gang in self._gang_index.existing(looked_at.union(changed)):
+        looked_at.update(self._registry.dirty if all_evaluated else ())
+        for gang in self._gang_index.existing(looked_at):
+            asked_since = gang.asks_since
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
             actions.extend(writes)
@@ -480,6 +499,8 @@ class Lifecycle:
             kept = gang.key in reserved
             asking, again = self.growth.due(gang, now)
             actions.extend(asking)
+            if steered or gang.asks_since != asked_since:
+                self._registry.dirty.since_view.add(gang.key)
             actions.extend(announcements(gang, now, self.limits, self._registry, self.job_reports, kept))
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
@@ -494,7 +515,7 @@ class Lifecycle:
         """Whether another step is wanted at once."""
         parts = (
             self._gang_index.unfinished,
-            self._attempts.restless,
+            self.passes.restless,
             self.preemption.restless,
             self.births.unfinished,
         )
@@ -503,19 +524,15 @@ class Lifecycle:
     @property
     def behind(self) -> bool:
         """Whether the last step left gangs that are to be looked at or tried in the next one."""
-        return self._evaluation.cut_short or self._attempts.unfinished or self.queue.unsorted
+        return self._evaluation.cut_short or self.queue.unsorted or self.passes.unfinished
 
     def untried_for(self) -> float:
-        """Return the longest time, in seconds, for which a gang has waited for an attempt."""
-        return self._attempts.untried_for(self._clock())
+        """Return for how many seconds gangs have waited for a pass that is due."""
+        return self.passes.untried_for(self._clock())
 
-    def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
-        """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
-        changed = self._attempts.make(looked_at, now)
-        for gang in self._attempts.explained:
-            # Only its reason has changed. It is announced once it has stayed the same for a moment.
-            self._gang_index.look_at(gang.key, gang.reports.reason_since + self.limits.announce_after)
-        self._registry.revision += bool(self._attempts.explained)
-        for gang in self.queue.finish(now):
-            self._gang_index.look_at(gang.key, gang.attempt.again_at)
+    def _apply(self, plan: Plan, now: float) -> set[GangKey]:
+        """Carry out the plan of a pass; return the gangs that may have changed in more than their reason."""
+        changed = self.passes.apply(plan, now)
+        for one in self.queue.blocked:
+            self._gang_index.look_at(one.key, self._registry.gangs[one.key].again_at)
         return changed

@@ -69,9 +69,6 @@ class Limits:
     preempt_again: float = 1.0
     """The time between two searches for victims for one gang."""
 
-    search_step: int = 10_000
-    """The most that searches for victims may cost in one step. The unit is one node of a trial; a pod costs 12."""
-
     unborn: float = 120.0
     """A Job that was resumed with a plan is suspended again if it doesn't get its pods within this time.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 
 from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation
 from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
@@ -74,6 +75,19 @@ class NamespaceQuotas:
         """Stop counting all gangs. A new leader counts each gang again when it looks at it."""
         self._charged.clear()
         self._sums.clear()
+
+    def for_pass(self, now: float) -> NamespaceQuotas:
+        """Return a copy for a pass at ``now``, which counts what it decides without an effect on this one."""
+        copied = copy(self)
+        copied.refused, copied._look_at = self.refused.copy(now), lambda _: None
+        copied._quotas = {namespace: dict(quotas) for namespace, quotas in self._quotas.items()}
+        copied._charged, copied._sums, copied._refused = dict(self._charged), dict(self._sums), {}
+        return copied
+
+    def note_refused(self, other: NamespaceQuotas) -> None:
+        """Take over which gangs were refused in a pass."""
+        for namespace, keys in other._refused.items():
+            self._refused.setdefault(namespace, set()).update(keys)
 
     def obstacle(self, gang: Gang, ready: Sequence[Member]) -> Reason | None:
         """Return why the pods of ``ready`` that don't exist yet may get no places, None if they may.

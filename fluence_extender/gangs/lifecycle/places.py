@@ -6,30 +6,22 @@ taken back before another pod is nominated there.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from fluence_extender.gangs.execution.actions import Clear
 from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING, MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.membership.workloads import owner_topology
-from fluence_extender.gangs.preemption.awaited_places import AwaitedPlaces
-from fluence_extender.gangs.queue.beside import FREELY, Beside
+from fluence_extender.gangs.planning.demands import Demands
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.demand import Demand, SettledMember
-from fluence_extender.placement.eligibility import refusal, signature
+from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.topology_constraints import topology_constraints
-from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger, NoCapacity
-
-DemandKey = frozenset[tuple[object, int]]
 
 NODES_SHOWN = 4
 
@@ -38,7 +30,6 @@ class Places:
     """Plans and drops assignments, and gathers the nominations to be taken back.
 
     ``passes`` returns the preemptors that a gang could preempt itself; nodes held for them are open to the gang.
-    ``reserved`` returns the nodes that are reserved for gangs ahead of a gang.
     """
 
     def __init__(
@@ -48,16 +39,15 @@ class Places:
         planner: Planner,
         clock: Callable[[], float],
         passes: Callable[[Gang], frozenset[object]],
-        reserved: Callable[[Gang], frozenset[str]] = lambda _: frozenset(),
     ) -> None:
         self._registry = registry
         self._ledger = ledger
         self._planner = planner
         self._clock = clock
         self._clears: list[Clear] = []
-        self.passes = passes
-        self.reserved = reserved
-        self._awaited: tuple[int, dict[frozenset[object], AwaitedPlaces]] = -1, {}
+        self.demands = Demands(
+            registry.workloads, registry.gangs, ledger.held_nodes, ledger.kept_apart, passes
+        )
 
     def clears(self) -> list[Clear]:
         """Return the nominations to take back, each once."""
@@ -70,25 +60,27 @@ class Places:
         members: Sequence[Member],
         now: float,
         avoided: frozenset[str] = frozenset(),
-        beside: Beside = FREELY,
+        within: Set[str] | None = None,
     ) -> Reason | None:
-        """Place all of ``members`` on nodes that aren't ``avoided``, or none of them and return why.
+        """Place all of ``members``, or none of them and return why.
 
-        ``beside`` says what the queue keeps for others.
+        They get no nodes that are ``avoided``, and only nodes ``within`` some if these are given.
         """
-        demands, settled = self.demands(members, now, avoided), self.settled(gang)
-        room = self._ledger.room().open_to(gang.key, self.passes(gang))
-        assignments = None
-        if beside is not FREELY and beside.short is None:
-            assignments = self._planner.find(beside.left_of(room), demands, settled)
-        if assignments is None:
-            try:
-                assignments = self._planner.plan(room, demands, settled)
-            except GangRefused as refused:
-                return refused.reason
-            if beside is not FREELY:
-                return beside.reason
-        pods = (member.pod for member in members)
+        room = self._ledger.room().open_to(gang.key, self.demands.overtaken_by(gang)).within(within)
+        demands = self.demands.of(gang, members, now, avoided)
+        try:
+            places = self._planner.plan(room, demands, self.demands.settled(gang))
+        except GangRefused as refused:
+            return refused.reason
+        return self.give(gang, members, places)
+
+    def counted(self, members: Iterable[Member]) -> bool:
+        """Count what nodes host for the claims of ``members``, a little at a time; return whether all is counted."""
+        return self._ledger.claim_rooms.prepare(member.pod.claims for member in members)
+
+    def give(self, gang: Gang, members: Sequence[Member], assignments: Sequence[Assignment]) -> Reason | None:
+        """Give ``members`` these places, or none of them if the nodes have no room for them; return why not."""
+        pods = [member.pod for member in members]
         try:
             self._ledger.take_all([*zip(pods, assignments, strict=True)], gang.key)
         except NoCapacity as error:
@@ -113,74 +105,6 @@ class Places:
         if not self._ledger.claim_rooms.prepare(pod.claims for pod in pods):
             return None
         return self._planner.never(self._ledger.room(), pods, size)
-
-    def demands(
-        self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
-    ) -> list[Demand]:
-        """Return the demands of ``members`` for a planner."""
-        awaited = self._awaited_places(members)
-        return [
-            Demand(member.pod, _barred(member, now, awaited) | avoided, *self.topology(member.pod))
-            for member in members
-        ]
-
-    def _awaited_places(self, members: Sequence[Member]) -> AwaitedPlaces | None:
-        """Return where preemptors go that the gang of ``members`` can't preempt, None if there are none."""
-        held = self._ledger.held_nodes
-        holders = held.holders(HoldKind.PREEMPTION)
-        found = self._registry.member(members[0].pod.uid) if holders and members else None
-        if found is None:
-            return None
-        others = frozenset(holders - {found[0].key} - self.passes(found[0]))
-        if not others:
-            return None
-        if self._awaited[0] != held.revision:
-            self._awaited = held.revision, {}
-        known = self._awaited[1]
-        if others not in known:
-            gangs = [gang for key, gang in self._registry.gangs.items() if key in others]
-            waiting = (
-                (one.pod, one.held_node) for gang in gangs for one in gang.members.values() if one.held_node
-            )
-            known[others] = AwaitedPlaces(self._ledger.kept_apart, waiting)
-        return known[others]
-
-    def settled(self, gang: Gang) -> list[SettledMember]:
-        """Return the members that have a place already, for a planner."""
-        return [
-            SettledMember(Demand(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
-            for one in gang.alive()
-            if one.assignment is not None
-        ]
-
-    def demand_key(self, gang: Gang, members: Iterable[Member], now: float) -> DemandKey:
-        """Return a key for the demand of ``members``. Of demands with equal keys either all fit or none does."""
-        # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
-        members = list(members)
-        awaited = self._awaited_places(members)
-        ruled = any(member.pod.ruled for member in members)
-        own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
-        return frozenset(
-            Counter(
-                (
-                    member.pod.requests,
-                    signature(member.pod),
-                    member.pod.claims,
-                    tuple(sorted(member.pod.devices.items())) if member.pod.devices else (),
-                    tuple(member.pod.requires.items()) if member.pod.devices else (),
-                    member.pod.host_ports,
-                    _by_rules(member.pod) if ruled else None,
-                    _barred(member, now, awaited) | self._ledger.kept_apart.nodes(member.pod),
-                    topology_constraints(member.pod, *self.topology(member.pod)),
-                    own,
-                )
-                for member in members
-            ).items()
-        )
-
-    def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
-        """Return what the pod's owners require of its gang's placement."""
-        return owner_topology(self._registry.workloads, pod)
 
     def replan(self, gang: Gang, member: Member) -> None:
         """Find another place for one member; without one, withdraw the whole gang unless it has begun."""
@@ -277,17 +201,6 @@ class Places:
         if not devices:
             return True
         return self._ledger.devices_match(member.pod, devices)
-
-
-def _barred(member: Member, now: float, awaited: AwaitedPlaces | None) -> frozenset[str]:
-    """Return the nodes that refused the member, and those where it would exclude a preemptor."""
-    refused = member.refusals.barred_nodes(now)
-    return refused if awaited is None else refused | awaited.kept_from(member.pod)
-
-
-def _by_rules(pod: Pod) -> object:
-    """Return all of a pod by which rules about other pods judge it, its own included."""
-    return pod.namespace, pod.apart, pod.near, pod.spread, frozenset(pod.labels.items())
 
 
 def _summary(assignments: Sequence[Assignment]) -> str:

@@ -43,6 +43,12 @@ class RefusedBirths:
         self._failed: dict[str, tuple[int, float]] = {}
         """By namespace: the failures that count, and when the last of them was."""
 
+    def copy(self, now: float) -> RefusedBirths:
+        """Return an independent copy at ``now``."""
+        copied = RefusedBirths(lambda: now)
+        copied._failed = dict(self._failed)
+        return copied
+
     def failed(self, namespace: str) -> None:
         """Count a failure, unless it began before the pause of the last one."""
         if self.until(namespace) is NEVER:

@@ -72,6 +72,7 @@ class Resting:
             found = self._registry.member(uid)
             if found is not None:
                 found[1].refusals = found[1].refusals.without_bar(node)
+                self._registry.dirty.since_view.add(found[0].key)
         known = (self._registry.gangs.get(key) for key in sorted(self._refused))
         self._refused.clear()
         return [gang for gang in known if gang is not None and self._shorten(gang, now)]
@@ -105,6 +106,7 @@ class Resting:
         if not gang.rest.refused or gang.rest.until <= now + self._limits.rest:
             return False
         gang.rest = replace(gang.rest, until=now + self._limits.rest)
+        self._registry.dirty.since_view.add(gang.key)
         return True
 
     def _rest_stalled(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
@@ -116,6 +118,7 @@ class Resting:
 
     def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
         """Take the gang's places back because of ``member``."""
+        self._registry.dirty.since_view.add(gang.key)
         self._places.drop(gang, member)
         self._places.withdraw(gang)
         gang.explain(Reason(why.code, why.text + at_risk(gang, self._limits)), now)

@@ -15,19 +15,26 @@ from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size, waiting_for_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.queue.admission import QueueAdmission
+from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import waits
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, SCHEDULER_NAME
 from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
+from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import unplannable
+from fluence_extender.placement.ranks import rank_key
 
 BOUND_BY_NONE = (
     f"it names scheduler {DIRECT_SCHEDULER_NAME}, and this service binds no pods by itself (--bind-by=kube-scheduler): "
     f"install deploy/bind-by-kube-scheduler, and create the pod anew with schedulerName: {SCHEDULER_NAME}"
 )
 """Why a direct pod isn't placed by a service that leaves every pod to kube-scheduler's filters."""
+
+UNCOUNTED = Reason(
+    ReasonCode.SELECTING_DEVICES, "its claims are being compared with the devices of the nodes"
+)
+"""Why a gang isn't tried until it is known what nodes host for its claims."""
 
 
 class Rules:
@@ -38,11 +45,11 @@ class Rules:
         registry: Registry,
         places: Places,
         admission: QueueAdmission,
-        preemption: PreemptionManager,
+        reclaims: Reclaims,
         limits: Limits,
     ) -> None:
         self._limits = limits
-        self._preemption = preemption
+        self._reclaims = reclaims
         self._registry = registry
         self._places = places
         self._admission = admission
@@ -51,14 +58,11 @@ class Rules:
     def apply(self, gang: Gang, now: float) -> None:
         """Count a gang in its present state, and record which rule, if any, keeps it from being tried."""
         self._admission.note(gang)
-        before = gang.obstacle
         gang.limited = gang.shortage = None
         gang.obstacle = self._obstacle(gang) if waits(gang) else None
         if gang.obstacle is None:
-            if before is not None:
-                gang.attempt.since = now
             return
-        gang.attempt.again_at = NEVER
+        gang.again_at = NEVER
         gang.limited = gang.limited or self._admission.full_group(gang, gang.obstacle)
         gang.explain(gang.obstacle, now)
 
@@ -76,7 +80,15 @@ class Rules:
             (None if gang.promised else self._unbindable(ready) or invalid(ready))
             or self._admission.obstacle(gang)
             or self._over_quota(gang, ready, missing)
+            or self._uncounted(gang, ready)
         )
+
+    def _uncounted(self, gang: Gang, ready: list[Member]) -> Reason | None:
+        """Count some of what nodes host for the claims of a gang; return that it has to be looked at again for that."""
+        if self._places.counted(ready):
+            return None
+        self._registry.dirty.add(gang.key)
+        return UNCOUNTED
 
     def _unbindable(self, ready: list[Member]) -> Reason | None:
         """Return that some pods can't be bound, because the service binds no direct ones; None if all can."""
@@ -87,12 +99,16 @@ class Rules:
         """Return why the quota of its queue keeps a gang waiting, and record where it waits; None if it doesn't."""
         if not self._admission.quotas.active:
             return None
-        self._preemption.order(gang, ready)
+        ready.sort(key=lambda member: rank_key(member.pod))
         ready, _, fewest = together(gang, ready, missing)
         ready, _ = self._admission.joining(gang, ready)
         over = self._admission.over_quota(gang, ready, fewest)
         settled = any(one.assignment is not None for one in gang.pending())
-        if over is None or (settled and not gang.begun) or self._preemption.takes_back(gang, ready[:fewest]):
+        if (
+            over is None
+            or (settled and not gang.begun)
+            or self._reclaims.is_owed(gang.key, _amounts(ready[:fewest]))
+        ):
             # An attempt takes the places back that a gang can't complete.
             return None
         reason, gang.limited, gang.shortage = over
@@ -117,6 +133,10 @@ class Rules:
         """Have the gangs looked at that lack members: whether these could ever fit depends on the nodes."""
         self._registry.look_at(self._gathering)
         self._gathering.clear()
+
+
+def _amounts(members: Iterable[Member]) -> Resources:
+    return Resources.total(one.pod.amounts for one in members)
 
 
 def planning_failed(error: Exception) -> Reason:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from fluence_extender.model.gang import GangKey
 
@@ -22,6 +23,8 @@ class ChangedGangs:
         self._count = 0
         self.put_off: dict[str, set[GangKey]] = {}
         """The gangs that are put off, by namespace."""
+        self.since_view: set[GangKey] = set()
+        """The gangs that have changed since a view of them was taken, whether they were looked at or not."""
 
     def __contains__(self, key: GangKey) -> bool:
         """Return whether a gang has changed."""
@@ -29,9 +32,19 @@ class ChangedGangs:
             return True
         return bool(self.put_off) and key in self.put_off.get(key.namespace, ())
 
+    def may_be_taken(self, key: GangKey) -> bool:
+        """Return whether a gang has changed and isn't put off."""
+        return bool(self._count) and key in self._namespaces.get(key.namespace, ())
+
     def __iter__(self) -> Iterator[GangKey]:
         """Return the gangs that may be taken, namespace by namespace."""
         return (key for keys in self._namespaces.values() for key in keys)
+
+    def keys(self) -> frozenset[GangKey]:
+        """Return all that have changed, also those that are put off."""
+        if not (self._count or self.put_off):
+            return frozenset()
+        return frozenset(chain(self, *self.put_off.values()))
 
     def __len__(self) -> int:
         """Return how many gangs may be taken."""
@@ -39,6 +52,7 @@ class ChangedGangs:
 
     def add(self, key: GangKey) -> None:
         """Record that a gang has changed."""
+        self.since_view.add(key)
         if self.put_off and key in self.put_off.get(key.namespace, ()):
             return
         keys = self._namespaces.get(key.namespace)

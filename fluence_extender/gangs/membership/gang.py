@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from fluence_extender.gangs.execution.barrier import Barrier
-from fluence_extender.gangs.lifecycle.failures import FailureRecord
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import (
     BINDING,
@@ -41,9 +41,11 @@ RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
 WITHOUT_PLACE = Waiting()
 
+UNSEEN = -1
+"""Stands for the resourceVersion of a pod that is first seen now."""
 
-@dataclass(slots=True)
-class Member:
+
+class Member(msgspec.Struct):
     """One pod of a gang.
 
     ``membership`` is what the pod states about the gang. Only `move` changes ``state``, ``data`` (the data of the
@@ -67,10 +69,11 @@ class Member:
     promise: Promise | None = None
     submitted: tuple[float, int] | None = None
     told_at: float = -NEVER
-    first_seen: int = field(init=False)
+    first_seen: int = UNSEEN
 
     def __post_init__(self) -> None:
-        self.first_seen = self.pod.revision
+        if self.first_seen == UNSEEN:
+            self.first_seen = self.pod.revision
 
     @classmethod
     def as_shown(cls, pod: Pod, membership: Membership, assignment: Assignment) -> Member:
@@ -150,28 +153,6 @@ def run_of(pod: Pod) -> str:
     return pod.owner.uid if pod.owner is not None else ""
 
 
-@dataclass(slots=True)
-class Attempt:
-    """The last attempt to place a gang, which has failed.
-
-    ``version`` is the ledger's version at that time, ``queue_version`` the queue's, ``quota_version`` the quotas'.
-    From ``again_at`` on, another attempt may succeed on the same version. ``beyond`` is the number of the member beyond
-    the gang's size with which the next attempt begins. ``record`` is shared by all gangs with the same demand. It is
-    None if more than the demand decides whether the gang has a place. ``duration`` is how many seconds the gang runs
-    whenever it starts, None if that isn't known yet or changes with the time. ``since`` is when the gang was last tried
-    or came into line.
-    """
-
-    version: int = -1
-    queue_version: int = -1
-    quota_version: int = -1
-    again_at: float = NEVER
-    beyond: int = 0
-    record: FailureRecord | None = None
-    duration: float | None = None
-    since: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Rest:
     """Until when a gang rests, and how often it has rested in a row.
@@ -233,11 +214,11 @@ def priority_of(pods: Collection[Pod], usual: int | None) -> int:
     return max(highest, usual)
 
 
-@dataclass(slots=True)
-class Gang:
+class Gang(msgspec.Struct):
     """One gang.
 
-    State: ``reason`` is why it waits. ``whole`` says that as many members as it requires have been bound. It has run
+    State: ``reason`` is why it waits. From ``again_at`` on another attempt may succeed although no room has come free,
+    in seconds of the controller's clock. ``whole`` says that as many members as it requires have been bound. It has run
     below its size since ``incomplete_since``, None if it doesn't. ``expected`` members, which have a place and aren't
     bound, gather at the barrier. ``gathering`` is its `barrier` once it is used.
 
@@ -256,14 +237,14 @@ class Gang:
     """
 
     key: GangKey
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, Member] = msgspec.field(default_factory=dict)
     size: int = 1
     state: GangState = GangState.WAITING
     reason: Reason | None = None
-    attempt: Attempt = field(default_factory=Attempt)
+    again_at: float = NEVER
     rest: Rest = NO_REST
     assembly: Assembly = ASSEMBLED
-    reports: Reports = field(default_factory=Reports)
+    reports: Reports = msgspec.field(default_factory=Reports)
     whole: bool = False
     incomplete_since: float | None = None
     expected: int = 0
@@ -275,13 +256,19 @@ class Gang:
     entitlement: Entitlement = EQUAL
     queue: str = ""
     gathering: Barrier | None = None
-    history: History = field(default_factory=History)
+    history: History = msgspec.field(default_factory=History)
     foretold: Foretold = NOTHING_FORETOLD
     asks_since: float = 0.0
     met: frozenset[str] = frozenset()
     obstacle: Reason | None = None
     limited: LimitLine | None = None
     shortage: Shortage | None = None
+
+    def copy(self) -> Gang:
+        """Return a copy with copies of its members, which a pass may change."""
+        copied = copy(self)
+        copied.members = {uid: copy(member) for uid, member in self.members.items()}
+        return copied
 
     def alive(self) -> list[Member]:
         """Return the members that count."""

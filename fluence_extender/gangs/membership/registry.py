@@ -87,6 +87,17 @@ class Registry:
         self.on_restated: Callable[[Pod], None] = lambda _: None
         self.late: dict[str, set[str]] = {}
 
+    def frozen(self, gangs: dict[GangKey, Gang], gang_of: dict[str, GangKey], now: float) -> Registry:
+        """Return a registry for a pass at ``now``, in seconds since the epoch, with copies of all ``gangs``.
+
+        ``gang_of`` names the gang of each member's uid. The registry answers which gangs, members and workloads there
+        are. Nothing else is asked of it.
+        """
+        frozen = Registry(lambda: now)
+        frozen.gangs, frozen._gang_of = gangs, gang_of
+        frozen._priorities, frozen.workloads = self._priorities.copy(), self.workloads.copy()
+        return frozen
+
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if the pod isn't known."""
         key = self._gang_of.get(uid)
@@ -243,6 +254,7 @@ class Registry:
         key = gang.key
         del self.gangs[key]
         self.dirty.discard(key)
+        self.dirty.since_view.add(key)
         self._by_name.discard(_begins(key.namespace, key.name), key)
         self._touch_waiting_for(key)
 

@@ -46,6 +46,16 @@ class WorkloadIndex:
         self._dependents: Multimap[Ref, str] = Multimap()
         self._dependencies: dict[str, tuple[Ref, ...]] = {}
         self._first_seen: dict[str, int] = {}
+        self.revision = 0
+        """Grows when an object comes, goes or changes."""
+
+    def copy(self) -> WorkloadIndex:
+        """Return a copy with the same objects, for look-ups alone."""
+        copied = WorkloadIndex(self._rule)
+        copied._objects = {kind: dict(objects) for kind, objects in self._objects.items()}
+        copied._unserved, copied._first_seen = set(self._unserved), dict(self._first_seen)
+        copied.revision = self.revision
+        return copied
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         """Return the object of that name, or None while it isn't known."""
@@ -101,6 +111,7 @@ class WorkloadIndex:
         if before is not None and before.uid != workload.uid:
             self._first_seen.pop(before.uid, None)
         objects[name] = workload
+        self.revision += changed
         if isinstance(workload, ResumableObject):
             self._first_seen.setdefault(workload.uid, revision(workload.version))
         return self._touched(workload) if changed else []
@@ -118,6 +129,7 @@ class WorkloadIndex:
         name = workload.namespace, workload.name
         gone = self._objects.get(type(workload), {}).pop(name, None)
         self._first_seen.pop(workload.uid, None)
+        self.revision += 1
         return self._touched(gone) if gone is not None else []
 
     def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:

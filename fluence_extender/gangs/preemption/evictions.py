@@ -12,6 +12,7 @@ evicted for it. Such pods are *departing*.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
@@ -42,6 +43,12 @@ class TerminatingPods:
         self._patience = patience
         self._clock = clock
         self._since: dict[str, float] = {}
+
+    def copy(self, held: Container[str]) -> TerminatingPods:
+        """Return an independent copy for other pods that hold something."""
+        copied = TerminatingPods(held, self._patience, self._clock)
+        copied._since = dict(self._since)
+        return copied
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._since
@@ -90,6 +97,10 @@ class GangEviction:
     refused_since: dict[str, float] = field(default_factory=dict)
     suspended: dict[str, str] = field(default_factory=dict)
 
+    def copy(self) -> GangEviction:
+        """Return an independent copy."""
+        return replace(self, sent=set(self.sent), refused_since=dict(self.refused_since))
+
     def remaining(self, gang: Gang) -> list[Member]:
         """Return the members that still have to go, by name; none if the gang can no longer run without them."""
         holding = [one for one in gang.alive() if one.assignment is not None or one.state is BOUND]
@@ -122,12 +133,22 @@ class Evictions:
         self._places = places
         self._limits = limits
         self._preemptions = preemptions
-        self._terminating = terminating
+        self.terminating = terminating
         self._held = held
         self._on_preempted = on_preempted
         self._by_gang: dict[GangKey, GangEviction] = {}
         self._by_pod: dict[str, GangEviction] = {}
         self._to_look_at: dict[GangKey, None] = {}
+
+    def copy(self, preemptions: Preemptions, held: Container[str]) -> Evictions:
+        """Return a copy for a pass with copies of ``preemptions``, in whose room the pods ``held`` hold something."""
+        copied = copy(self)
+        copied._preemptions = preemptions
+        copied._held, copied.terminating = held, self.terminating.copy(held)
+        copied._by_gang = {key: one.copy() for key, one in self._by_gang.items()}
+        copies = {id(one): copied._by_gang[key] for key, one in self._by_gang.items()}
+        copied._by_pod = {uid: copies[id(one)] for uid, one in self._by_pod.items() if id(one) in copies}
+        return copied
 
     @property
     def unfinished(self) -> bool:
@@ -195,13 +216,13 @@ class Evictions:
 
     def departs(self, uid: str, preemption: Preemption | None, now: float, patient: bool = False) -> bool:
         """Return whether a pod departs; with ``patient``, late pods count too."""
-        if uid in self._terminating:
-            return patient or self._terminating.in_time(uid, now)
+        if uid in self.terminating:
+            return patient or self.terminating.in_time(uid, now)
         return uid in _not_granted(preemption) or self._will_be_evicted(uid, now)
 
     def departing(self, preemption: Preemption | None, now: float, patient: bool = False) -> frozenset[str]:
         """Return the uids of all pods that depart."""
-        terminating = self._terminating.uids()
+        terminating = self.terminating.uids()
         evicted = chain.from_iterable(one.uids for one in self._by_gang.values())
         uids = set(filter(self._held.__contains__, chain(terminating, _not_granted(preemption), evicted)))
         # There may be thousands. Only terminating pods and refused evictions need the check; the rest always count.
@@ -297,12 +318,12 @@ class Evictions:
 
     def _sure(self) -> set[str]:
         """Return the pods that depart regardless of what is decided now."""
-        return set(self._terminating.uids()).union(*(one.sent for one in self._by_gang.values()))
+        return set(self.terminating.uids()).union(*(one.sent for one in self._by_gang.values()))
 
     def _surely_departs(self, uid: str) -> bool:
         """Return whether a pod departs regardless of what is decided now."""
         eviction = self._by_pod.get(uid)
-        return (eviction is not None and uid in eviction.sent) or uid in self._terminating
+        return (eviction is not None and uid in eviction.sent) or uid in self.terminating
 
     def _end(self, key: GangKey, eviction: GangEviction) -> None:
         del self._by_gang[key]

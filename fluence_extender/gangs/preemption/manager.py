@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 import structlog
 
@@ -33,6 +32,7 @@ from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.evictions import Evictions, TerminatingPods
+from fluence_extender.gangs.preemption.preempting import Considered, PreemptionFacts
 from fluence_extender.gangs.preemption.preemptions import (
     Preemption,
     Preemptions,
@@ -43,17 +43,16 @@ from fluence_extender.gangs.preemption.preemptions import (
     preempting_priority,
 )
 from fluence_extender.gangs.preemption.projection import project
-from fluence_extender.gangs.preemption.search import Found
-from fluence_extender.gangs.preemption.search_runner import SearchRunner
-from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import precedence
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
 from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger
+from fluence_extender.room.room import Room
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +95,6 @@ class PreemptionManager:
         self._preemptions = preemptions
         self._terminating = TerminatingPods(ledger.holdings, limits.leaving, clock)
         self._next_search: dict[GangKey, float] = {}
-        self._deferred: set[GangKey] = set()
         self._evictions = Evictions(
             registry,
             places,
@@ -107,200 +105,54 @@ class PreemptionManager:
             ledger.holdings,
             on_preempted,
         )
-        self._searches = SearchRunner(
-            registry, ledger, places, planner, self._evictions, preemptions, reclaims, limits.search_step
+        self._reclaims = reclaims
+        self._protected: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
+        self._waiting: set[GangKey] = set()
+        """The gangs that may have victims once these are bound."""
+
+    # Passes over the gangs in line.
+
+    def facts(self, room: Room, keepers: Callable[[Gang], frozenset[object]]) -> PreemptionFacts:
+        """Return the preemptions under way, for a pass in a room; ``keepers`` is as in `Preemptions`."""
+        preemptions = Preemptions(room.held_nodes)
+        preemptions.update((key, one.copy()) for key, one in self._preemptions.items())
+        preemptions.keepers = keepers
+        now = self._clock()
+        self._protected = {pair: one for pair, one in self._protected.items() if one[0] > now}
+        evictions = self._evictions.copy(preemptions, room.facts.holdings)
+        return PreemptionFacts(
+            preemptions, evictions, dict(self._protected), dict(self._next_search), self._limits
         )
 
-    # A round of attempts to place gangs.
+    def gang_bound(self) -> None:
+        """Have the gangs looked at that had no victims because Bindings were under way: a gang has its nodes now."""
+        waiting, self._waiting = self._waiting, set()
+        self._registry.look_at(waiting)
 
-    def begin_round(self) -> None:
-        """Begin a round of attempts. A search continues only if its gang is tried in each round."""
-        self._searches.begin_round()
-
-    @property
-    def searching_for(self) -> GangKey | None:
-        """Return the gang for which victims are being searched for, None for none."""
-        return self._searches.gang
-
-    def order(self, gang: Gang, members: list[Member]) -> None:
-        """Sort members of ``gang`` that need a place, in the order in which they are to be planned."""
-        self._searches.order(gang, members)
-
-    def obstacle(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
-        """Return why ``gang`` may not be tried now: it is a victim, or its devices are held for a preemptor."""
-        eviction = self._evictions.of_gang(gang.key)
-        if eviction is not None:
-            return eviction.why
-        return self._preemptions.device_conflict(gang, members)
-
-    def passes(self, gang: Gang) -> frozenset[object]:
-        """Return the preemptors that ``gang`` could preempt itself; nodes held for them are open to it."""
-        return self._preemptions.passes(gang)
-
-    def behind(self, gang: Gang, reason: Reason) -> Reason:
-        """Return ``reason`` extended by the first preemptor for which nodes are held from ``gang``."""
-        return self._preemptions.behind(gang, reason)
-
-    def known_reason(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
-        """Return why the gang has no place if planning it again would change nothing, None to plan it.
-
-        That is so if a search for victims is under way and the ledger has not changed. It is also so if pods still hold
-        what the gang needs, and it was planned without success a moment ago.
-        """
-        reason = self._searches.known_reason(gang)
-        if reason is not None:
-            return reason
-        preemption = self._preemptions.get(gang.key)
-        if (
-            preemption is None
-            or not preemption.awaits(self._ledger.holdings)
-            or not all(member.held_node for member in members)
-        ):
-            return None
-        if preemption.check_next or now < preemption.plan_at:
-            return preemption.busy
-        if preemption.projection is None or preemption.projection.may_fit_now(self.passes(gang)):
-            return None
-        preemption.planned = True
-        return preemption.busy
-
-    def idle(self, priority: float, now: float) -> bool:
-        """Return whether preemption can't help gangs of that preempting priority, because there is no pod to evict."""
-        return not self._preemptions and self._evictions.idle and not self._searches.may_help(priority, now)
-
-    def takes_back(self, gang: Gang, members: Sequence[Member]) -> bool:
-        """Return whether the guarantee of its queue lets the gang evict gangs of other queues."""
-        return self._searches.may_take_back(gang, members)
-
-    def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
-        """Preempt for ``members``, which lack a place or a quota, if possible; return why the gang waits now."""
-        if reason.code not in (ReasonCode.BUSY, ReasonCode.OVER_QUOTA) or not may_preempt(members):
-            self.end(gang.key)
-            return reason
-        preemption = self._preemptions.get(gang.key)
-        if (
-            preemption is None
-            and not self._searches.may_help(preempting_priority(members), now)
-            and not self._searches.may_take_back(gang, members)
-        ):
-            return reason
-        waits = (
-            self._searches.in_vain(gang, reason, now)
-            if preemption is None
-            else self._reason(gang.key, preemption, now)
-        )
-        running = self._searches.running_for(gang, members)
-        if preemption is not None and running is None and self._checks_next(gang, preemption, reason, now):
-            return waits
-        if running is None:
-            not_before = self._next_search.get(gang.key, 0.0)
-            if preemption is None and self._searches.busy:
-                self._deferred.add(gang.key)
-                not_before = max(not_before, now + self._limits.preempt_again)
-            if now < not_before:
-                gang.attempt.again_at = min(gang.attempt.again_at, not_before)
-                return waits
+    def decide(self, gang: Gang, considered: Considered, now: float) -> None:
+        """Carry out what a pass has decided about the preemption for a gang."""
+        if considered.searched:
             self._next_search[gang.key] = now + self._limits.preempt_again
-        found = self._searches.find(gang, members, preemption, now, running)
-        if found is None:
-            running = self._searches.running_for(gang, members)
-            if running is not None:
-                running.version, running.reason = self._ledger.version, reason
-            gang.attempt.again_at = now if running is not None else now + self._limits.preempt_again
-            return waits
-        return self._decide(gang, members, preemption, found, reason, now)
-
-    def _checks_next(self, gang: Gang, preemption: Preemption, reason: Reason, now: float) -> bool:
-        """Return whether the failed plan was enough work for one step.
-
-        If so, the next step checks whether the departing pods are enough.
-        """
-        preemption.planned |= reason is not preemption.busy
-        preemption.check_next = preemption.planned and preemption.awaits(self._ledger.holdings)
-        if preemption.planned:
-            preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
-            preemption.planned = False
-        gang.attempt.again_at = min(
-            gang.attempt.again_at, now if preemption.check_next else preemption.plan_at
-        )
-        return preemption.check_next
-
-    def _decide(
-        self,
-        gang: Gang,
-        members: Sequence[Member],
-        preemption: Preemption | None,
-        found: Found,
-        reason: Reason,
-        now: float,
-    ) -> Reason:
-        if not found.places:
+        if considered.binding:
+            self._waiting.add(gang.key)
+        if considered.ends:
             self.end(gang.key)
-            return self._searches.in_vain(gang, reason, now)
-        if preemption is None and not found.victims:
-            return reason
-        if preemption is None or found.victims:
-            preemption = self._begin(gang, members, found.victims, preemption)
-        elsewhere = any(
-            member.held_node != place.node for member, place in zip(members, found.places, strict=True)
-        )
-        if found.victims or preemption.projection is None or elsewhere:
-            self._hold(gang, members, found, preemption, now)
-        preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
-        next_late = self._terminating.next_late(preemption.pods, now)
-        gang.attempt.again_at = min(gang.attempt.again_at, preemption.plan_at, next_late)
-        return self._reason(gang.key, preemption, now)
+        if considered.begins is not None:
+            lacking = [gang.members[uid] for uid in considered.lacking]
+            considered.begins.allowed = self._reclaims.quota_room(gang, lacking)
+            self._preemptions[gang.key] = considered.begins
+        preemption = self._preemptions.get(gang.key)
+        if considered.places and preemption is not None:
+            self._hold(gang, considered.places, preemption, now)
 
-    def _begin(
-        self,
-        gang: Gang,
-        members: Sequence[Member],
-        victims: tuple[Victim, ...],
-        before: Preemption | None,
-    ) -> Preemption:
-        """Begin a preemption for the gang, which replaces ``before``."""
-        begun = Preemption(
-            priority=preempting_priority(members),
-            device_types=frozenset(kind for member in members for kind in member.pod.devices),
-            order=precedence(gang),
-            victims=victims,
-            uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
-            owed=frozenset(victim.gang for victim in victims if victim.over),
-            allowed=self._searches.quota_room(gang, members),
-        )
-        if before is not None and before.granted:
-            begun.pods = dict(before.pods)
-        for victim in victims:
-            known = self._registry.gangs.get(victim.gang)
-            by_uid = known.members if known is not None else {}
-            begun.pods.update(
-                (uid, by_uid[uid].pod) for uid in victim.uids if uid in by_uid and by_uid[uid].state is BOUND
-            )
-        self._preemptions[gang.key] = begun
-        return begun
-
-    def _hold(
-        self, gang: Gang, members: Sequence[Member], found: Found, preemption: Preemption, now: float
-    ) -> None:
-        """Hold the nodes that were found for the gang."""
-        nodes = {place.uid: place.node for place in found.places}
-        self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes.values())
-        for member in members:
-            update(member, held_node=nodes[member.pod.uid])
-        reserved = self._places.reserved(gang)
-        demands = self._places.demands(members, now, reserved) if found.projection is None else ()
-        preemption.projection = found.projection or project(
-            self._ledger, self._planner, gang.key, demands, found.places
-        )
-        held, accounts = self._ledger.holdings, self._ledger.accounts
-        users = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
-        preemption.awaited = [
-            uid for uid in users if self._evictions.departs(uid, preemption, now, patient=True)
-        ]
-
-    def _reason(self, key: GangKey, preemption: Preemption, now: float) -> Reason:
-        late = self._terminating.late(now)
-        return preemption.reason(key.namespace, self._ledger.holdings, late, self._limits.leaving)
+    def _hold(self, gang: Gang, places: Sequence[Assignment], preemption: Preemption, now: float) -> None:
+        """Hold the nodes that were found for members of the gang."""
+        members = [gang.members[place.uid] for place in places]
+        self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, {place.node for place in places})
+        for member, place in zip(members, places, strict=True):
+            update(member, held_node=place.node)
+        demands = self._places.demands.of(gang, members, now)
+        preemption.projection = project(self._ledger, self._planner, gang.key, demands, places)
 
     def end(self, key: GangKey) -> None:
         """End the preemption for that gang; what was held for it is open to all gangs again."""
@@ -308,7 +160,7 @@ class PreemptionManager:
         if self._preemptions.pop(key, None) is None and not holds.nodes(HoldKind.PREEMPTION, key):
             return
         self._evictions.reconsider(key)
-        self._searches.gave_way(key)
+        self._reclaims.gave_way(key)
         holds.hold(HoldKind.PREEMPTION, key, ())
         self._ledger.changed()
         gang = self._registry.gangs.get(key)
@@ -323,10 +175,8 @@ class PreemptionManager:
     @property
     def restless(self) -> bool:
         """Return whether another step is wanted at once."""
-        return (
-            self._searches.under_way
-            or self._evictions.unfinished
-            or any(one.stage < PreemptionStage.ASKED for one in self._preemptions.values())
+        return self._evictions.unfinished or any(
+            one.stage < PreemptionStage.ASKED for one in self._preemptions.values()
         )
 
     def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
@@ -337,7 +187,6 @@ class PreemptionManager:
         for key in [key for key in self._preemptions if not self._waits(key)]:
             self.end(key)
         self._next_search = {key: at for key, at in self._next_search.items() if at > now}
-        self._wake_deferred()
         found: list[Action] = []
         for key in sorted(self._preemptions):
             preemption = self._preemptions[key]
@@ -350,18 +199,6 @@ class PreemptionManager:
                 found.append(AskBudgets(key, preemption.bound_victims()))
         found.extend(self._evictions.actions(looked_at))
         return found
-
-    def _wake_deferred(self) -> None:
-        """Once no search is under way, try the first in order of the gangs that had to wait for its end."""
-        if self._searches.under_way or not self._deferred:
-            return
-        waiting = [gang for key in self._deferred if (gang := self._registry.gangs.get(key)) is not None]
-        if waiting:
-            first = min(waiting, key=precedence)
-            self._deferred.discard(first.key)
-            self._registry.dirty.add(first.key)
-        else:
-            self._deferred.clear()
 
     def _waits(self, key: GangKey) -> bool:
         gang = self._registry.gangs.get(key)
@@ -397,7 +234,7 @@ class PreemptionManager:
         if (
             gang is not None
             and preemption.projection is not None
-            and not preemption.projection.good_everywhere(departs, self.passes(gang))
+            and not preemption.projection.good_everywhere(departs, self._preemptions.passes(gang))
         ):
             # The evictions would no longer be enough, or their capacity is held for another gang: decide again.
             self.end(key)
@@ -420,7 +257,7 @@ class PreemptionManager:
             self.end(key)
             self._registry.dirty.add(key)
         self._next_search.pop(key, None)
-        self._searches.protect(key, victim, self._clock() + self._limits.barred_for, why)
+        self._protected[key, victim] = self._clock() + self._limits.barred_for, why
 
     def eviction_failed(self, uid: str, why: str) -> None:
         """Try an eviction again for as long as it is wanted."""
@@ -470,11 +307,15 @@ class PreemptionManager:
             foreign = any(foreign_gates(member.pod) for member in nominated)
             if not nominated or foreign or not may_preempt(nominated):
                 continue
-            self._preemptions[gang.key] = Preemption(
+            preemption = self._preemptions[gang.key] = Preemption(
                 priority=preempting_priority(nominated),
                 device_types=frozenset(kind for member in nominated for kind in member.pod.devices),
                 order=precedence(gang),
                 stage=PreemptionStage.GRANTED,
+            )
+            leaving = self._limits.leaving
+            gang.explain(
+                preemption.reason(gang.key.namespace, self._ledger.holdings, (), leaving), self._clock()
             )
             nodes = {member.pod.nominated for member in nominated}
             self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes)
@@ -486,9 +327,8 @@ class PreemptionManager:
         for key in list(self._preemptions):
             self.end(key)
         self._evictions.clear()
-        self._searches.forget()
+        self._protected.clear()
         self._next_search.clear()
-        self._deferred.clear()
 
 
 def _preempted_by(key: GangKey, preemption: Preemption, victim: GangKey) -> Reason:

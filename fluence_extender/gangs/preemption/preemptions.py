@@ -8,7 +8,7 @@ alone. The text of a reason, which Events show, names no object of another names
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -63,11 +63,8 @@ class Preemption(PreemptorDemand):
     ``problems`` has the pods that could not be evicted and why, and ``nominating`` the nodes that are being written as
     pods' nominations.
 
-    ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``awaited`` are the pods that
-    hold something there, and ``spared`` are pods of victims that need not be evicted after all. ``busy`` is why it had
-    no place when it was last planned; while pods are awaited it isn't planned again before ``plan_at``. ``planned``
-    means that it was planned in this step, ``check_next`` that the next step checks whether the departing pods are
-    enough. ``allowed`` says whether its quota has room once pods are gone, if the victims are also to free quota.
+    ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``allowed`` says whether its
+    quota has room once pods are gone, if the victims are also to free quota.
     """
 
     victims: tuple[Victim, ...] = ()
@@ -77,30 +74,21 @@ class Preemption(PreemptorDemand):
     problems: dict[str, tuple[Pod, str]] = field(default_factory=dict)
     nominating: dict[str, str] = field(default_factory=dict)
     projection: Projection | None = None
-    awaited: list[str] = field(default_factory=list)
-    spared: set[str] = field(default_factory=set)
-    busy: Reason | None = None
-    plan_at: float = 0.0
-    planned: bool = False
-    check_next: bool = False
     allowed: QuotaRoom | None = None
     _present: list[str] | None = None
+
+    def copy(self) -> Preemption:
+        """Return an independent copy."""
+        return replace(self, pods=dict(self.pods), problems=dict(self.problems))
 
     @property
     def granted(self) -> bool:
         """Whether the budgets allow the evictions."""
         return self.stage is PreemptionStage.GRANTED
 
-    def awaits(self, held: Container[str]) -> bool:
-        """Return whether a pod is still where the preemptor goes; ``held`` are the uids of pods that hold something."""
-        while self.awaited and (self.awaited[-1] not in held or self.awaited[-1] in self.spared):
-            self.awaited.pop()
-        return bool(self.awaited)
-
     def spare(self, gang: GangKey) -> None:
         """Drop a gang from the victims, because its eviction has not begun and is no longer needed."""
         uids = {uid for victim in self.victims if victim.gang == gang for uid in victim.uids}
-        self.spared |= uids
         for uid in uids:
             self.pods.pop(uid, None)
             self.problems.pop(uid, None)

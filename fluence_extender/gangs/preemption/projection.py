@@ -7,7 +7,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
@@ -110,44 +110,6 @@ class Projection:
             return False
         self._suitable[name] = node
         return True
-
-    def may_fit_now(self, passing: frozenset[object]) -> bool:
-        """Return False only if it is certain that the gang fits on no nodes now."""
-        if self._alike is None:
-            return True
-        room = self._ledger.room().open_to(self._gang, passing)
-        return self._planner.has_capacity(room, self._alike, self._count)
-
-    def checked(self, departs: Departs, passing: frozenset[object]) -> Generator[int, None, bool]:
-        """Do `good_everywhere` in pieces, yielding the cost of each.
-
-        The result is right for the state at the end, even if nodes have changed between two pieces.
-        """
-        position = self._position()
-        for name in self._on:
-            if not self.good(name, departs):
-                return False
-            yield NODE_COST
-        # With this many nodes the decision is a step of its own.
-        yield NODE_COST * len(self._on)
-        while True:
-            changed, position = self._changed_since(position), self._position()
-            for name in changed:
-                if not self.good(name, departs):
-                    return False
-            if len(changed) <= AT_ONCE:
-                return self.open(passing)
-            yield NODE_COST * len(changed)
-
-    def _position(self) -> tuple[int, int]:
-        """Return the positions in the journals of the ledger and of the nodes."""
-        return self._ledger.journal.now, self._planner.eligibility.journal.now
-
-    def _changed_since(self, position: tuple[int, int]) -> Collection[str]:
-        """Return the nodes of the places on which something has changed since ``position``."""
-        used = self._ledger.journal.since(position[0])
-        seen = self._planner.eligibility.journal.since(position[1])
-        return self._on.keys() if used is None or seen is None else (used | seen) & self._on.keys()
 
 
 def project(

@@ -7,7 +7,8 @@ each, and a gang that gets its places counts at once, so no limit is exceeded wi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from sys import intern
@@ -79,7 +80,21 @@ class QueueAdmission:
         self.quotas = Quotas(queues, self.usage, ledger)
         self.ends = Ends(registry.workloads, self.default_duration)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
+        self._account: Callable[[Place | None, Place | None], None] = self.shares.changes
         self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
+
+    def for_pass(self, registry: Registry, queues: Queues) -> QueueAdmission:
+        """Return a copy for a pass, which judges and counts copies of gangs without an effect on this one."""
+        copied = copy(self)
+        copied._registry, copied._queues = registry, queues
+        copied._dependencies = Dependencies(registry.awaited, registry.look_at)
+        copied.usage = self.usage.copy()
+        copied.quotas = self.quotas.for_pass(queues, copied.usage)
+        copied.ends = Ends(registry.workloads, copied.default_duration)
+        copied.shares = self.shares.for_pass(queues, copied.quotas, copied.usage, registry.gone.clock)
+        copied.ahead, copied._ended = frozenset(self.ahead), set()
+        copied._account = lambda *_: None
+        return copied
 
     def queue_of(self, gang: Gang, submission: Submission | None = None) -> Queue | Reason:
         """Return the queue of a gang, or why it has none."""
@@ -176,12 +191,6 @@ class QueueAdmission:
                 due.append(member)
             reason = reason or why
         return due, reason
-
-    def counts_alone(self, gang: Gang) -> bool:
-        """Return whether other gangs can't become an obstacle to this one, as long as its queue stays as it is."""
-        place = self.usage.place(gang.key)
-        queue = self._queues.find(place.queue) if place is not None else None
-        return queue is not None and queue.limits == NO_LIMITS and not self.quotas.active
 
     def limit(self, gang: Gang) -> Reason | None:
         """Return the limit of its queue that keeps a gang without places waiting now, None if none does."""
@@ -320,10 +329,14 @@ class QueueAdmission:
         """Count a gang in its present state. If it has ended, have the gangs that wait for its end looked at."""
         self._tell_waiting(gang)
         self._note_usual(gang)
-        before = self.usage.place(gang.key)
-        leaving = not gang.alive() and _leaves(gang)
         if _runs(gang):
             self._dependencies.forget(gang.key, partial(_names, gang))
+        self.count(gang)
+
+    def count(self, gang: Gang) -> None:
+        """Count a gang in its present state."""
+        before = self.usage.place(gang.key)
+        leaving = not gang.alive() and _leaves(gang)
         if before is not None and before.runs and (leaving or _runs(gang)):
             if before.beyond != (beyond := beyond_promise(gang)):
                 before = replace(before, beyond=beyond)
@@ -400,7 +413,7 @@ class QueueAdmission:
     def _put(self, key: GangKey, place: Place | None) -> None:
         before = self.usage.place(key)
         if before != place:
-            self.shares.changes(before, place)
+            self._account(before, place)
             self.usage.put(key, place)
             self.quotas.moved(before, place)
             if before is not None and before.runs:

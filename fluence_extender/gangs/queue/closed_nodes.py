@@ -5,9 +5,8 @@ The closed nodes are computed again only after a Reservation or a node has chang
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.operators import covered, operator_reservations
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -18,21 +17,20 @@ RESERVED_AHEAD = 3600.0
 
 
 class ClosedNodes:
-    """The nodes that the Reservations of ``settings`` close."""
+    """The nodes that the Reservations of ``settings`` close; ``now`` gives seconds since the epoch."""
 
-    def __init__(self, settings: Queues, followed: LedgerTimeline, eligibility: EligibilityIndex) -> None:
+    def __init__(self, settings: Queues, eligibility: EligibilityIndex, now: Callable[[], float]) -> None:
         self._settings = settings
-        self._followed = followed
         self._eligibility = eligibility
+        self._now = now
         self._covered: tuple[object, Mapping[str, Collection[str]]] = ((), {})
-        self._rows: tuple[object, list[OperatorReservation]] = ((), [])
 
     def closing(self, queue: str, duration: float) -> tuple[str, ...]:
         """Return the names of the Reservations that close nodes to a gang of a queue that starts now."""
         reservations = self._settings.reservations
         if not reservations:
             return ()
-        now, nodes = self._followed.now(), self._nodes()
+        now, nodes = self._now(), self._nodes()
         return tuple(
             name
             for name, one in sorted(reservations.items())
@@ -46,24 +44,23 @@ class ClosedNodes:
 
     def kept(self) -> frozenset[str]:
         """Return the nodes that are reserved for queues now or soon, so that they shouldn't be removed."""
-        now = self._followed.now()
+        now = self._now()
         return self.of(
             name
             for name, one in self._settings.reservations.items()
             if one.queues and one.start - RESERVED_AHEAD <= now < one.end
         )
 
-    def on_rows(self) -> Sequence[OperatorReservation]:
-        """Return the Reservations that aren't over, on the rows of the timeline."""
-        reservations, followed = self._settings.reservations, self._followed
-        if not reservations:
-            return ()
-        if not followed.built:
-            followed.follow()
-        basis = self._settings.revision, followed.built, self._eligibility.journal.now
-        if self._rows[0] != basis:
-            self._rows = basis, operator_reservations(reservations.values(), self._nodes(), followed.rows)
-        return [one for one in self._rows[1] if one.end > followed.now()]
+    def over(self) -> int:
+        """Return how many Reservations are over."""
+        now = self._now()
+        return sum(1 for one in self._settings.reservations.values() if one.end <= now)
+
+    def on_rows(self, rows: Mapping[str, int]) -> Sequence[OperatorReservation]:
+        """Return the Reservations that aren't over, on the rows of a timeline."""
+        now = self._now()
+        reservations = [one for one in self._settings.reservations.values() if one.end > now]
+        return operator_reservations(reservations, self._nodes(), rows) if reservations else ()
 
     def _nodes(self) -> Mapping[str, Collection[str]]:
         """Return the nodes of each Reservation, by its name."""

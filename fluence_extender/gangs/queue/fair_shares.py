@@ -10,19 +10,21 @@ running gangs count as if they had run since the status was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues
-from fluence_extender.gangs.queue.turns import Turns, entry_key
+from fluence_extender.gangs.queue.turns import entry_key, turn
 from fluence_extender.gangs.queue.usage import Place, Usage
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import PastUse, digest
-from fluence_extender.model.reason import ReasonCode
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.queueing.decay import average, later
 from fluence_extender.queueing.entry import EQUAL, Entitlement
+from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.shares import Group, Ranking, ShareEntry, Shares, parts_of
 
 ASIDE = frozenset(
@@ -64,15 +66,21 @@ class FairShares:
         self._calendar = calendar
         self._half_lives: Mapping[str, float] = {}
         self._stated = -1
-        self._basis: object = None
-        self._ranked = False
-        self._aside: set[GangKey] = set()
         self._names: dict[str, str] = {}
         """Users by their digests."""
         self._past: dict[Group, tuple[float, Mapping[str, float]]] = {}
         self._resumed: Mapping[Group, tuple[float, Mapping[str, float]]] = {}
-        self._ranking: Ranking | None = None
-        self._rest: Iterator[None] | None = None
+        self.ranking: Ranking | None = None
+        """The ranking of the last pass, None if all entitlements were equal."""
+
+    def for_pass(
+        self, settings: Queues, quotas: Quotas, usage: Usage, calendar: Callable[[], float]
+    ) -> FairShares:
+        """Return a copy for a pass, which tells shares without an effect on this one."""
+        copied = copy(self)
+        copied._settings, copied._quotas, copied._usage = settings, quotas, usage
+        copied._calendar, copied._past = calendar, dict(self._past)
+        return copied
 
     # The past.
 
@@ -130,7 +138,7 @@ class FairShares:
                 found.update(((queue.name, user), (past.at, used)) for user, used in past.users.items())
         self._resumed = found
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         """Account for the time since the status was written, once all running gangs have been counted."""
         if not self._resumed:
             return
@@ -162,77 +170,37 @@ class FairShares:
         )
 
     @property
-    def unfinished(self) -> bool:
-        """Whether some waiting gangs have yet to get their entitlements."""
-        return self._rest is not None
+    def active(self) -> bool:
+        """Whether entitlements may differ."""
+        return self._quotas.active and (self.compares or bool(self._quotas.use.tree.guaranteed))
 
-    def rank(
-        self, gangs: Callable[[], Iterable[Gang]], turns: Turns, is_late: Callable[[], bool] = lambda: False
-    ) -> bool:
-        """Give waiting gangs their entitlements, and return whether any may have changed.
+    @property
+    def epoch(self) -> int:
+        """A number that changes when the decay of past use may have changed the order."""
+        return int(self._calendar() / MINUTE) if self._half_lives else 0
 
-        Once it ``is_late``, the remaining gangs are left for the next calls, even if the order changes in between.
-        Until then they keep the entitlements that they have.
-        """
-        self._resume()
-        tree = self._quotas.use.tree
-        compares = self.compares
-        if not self._quotas.active or not (compares or tree.guaranteed):
-            changed, self._ranked, self._rest = self._ranked, False, None
-            for gang in gangs() if changed else ():
-                self._set(gang, EQUAL, turns)
-            return changed
-        minute = int(self._calendar() / MINUTE) if self._half_lives else 0
-        basis = self._usage.revision, self._settings.revision, tree, minute
-        if self._rest is None:
-            if self._ranked and self._basis == basis:
-                return False
-            self._basis, self._ranked = basis, True
-            self._rest = self._rank_all(list(gangs()), compares, turns)
-        for _ in self._rest:
-            if is_late():
-                return True
-        self._rest = None
-        return True
-
-    def _rank_all(self, waiting: Sequence[Gang], compares: bool, turns: Turns) -> Iterator[None]:
-        """Give gangs their entitlements, and yield often."""
-        found, aside, by_key = [], set(), {}
+    def entitlements(
+        self, waiting: Sequence[Gang], ranks: Mapping[GangKey, Rank]
+    ) -> dict[GangKey, Entitlement]:
+        """Return the entitlements of waiting gangs, none if all are equal. ``ranks`` has the ranks that are known."""
+        self.ranking = None
+        if not self.active:
+            return {}
+        entries, by_key = [], {}
         for gang in waiting:
-            yield
-            if _is_set_aside(gang):
-                aside.add(gang.key)
-            by_key[entry_key(gang.key)] = gang
             place = self._usage.place(gang.key)
             if place is None:
-                self._set(gang, EQUAL, turns)
                 continue
-            asks = NOTHING if place.runs or gang.key in aside else place.asks
-            group = place.queue, place.user
-            found.append(ShareEntry(entry_key(gang.key), group, turns.of(gang)[2:], asks))
-        self._aside = aside
-        self._ranking = Ranking(self._quotas.use, self._shares(found) if compares else None)
-        for key, entitlement in self._ranking.rank(found):
-            self._set(by_key[key], entitlement, turns)
-            yield
-
-    def explained(self, gang: Gang) -> None:
-        """Take in a gang's new reason. If it changes whether the gang counts against others, rank all anew."""
-        if self._ranked and _is_set_aside(gang) != (gang.key in self._aside):
-            self._basis = None
+            key, group = entry_key(gang.key), (place.queue, place.user)
+            by_key[key] = gang.key
+            asks = NOTHING if place.runs or is_set_aside(gang.reason) else place.asks
+            entries.append(ShareEntry(key, group, (ranks.get(gang.key) or turn(gang))[2:], asks))
+        self.ranking = Ranking(self._quotas.use, self._shares(entries) if self.compares else None)
+        return {by_key[key]: entitlement for key, entitlement in self.ranking.rank(entries)}
 
     def newcomer(self, queue: str, user: str, asks: Resources) -> Entitlement:
         """Return the entitlement of a gang that would be submitted now."""
-        return (
-            EQUAL
-            if self._ranking is None or not self._ranked
-            else self._ranking.entitlement((queue, user), asks)
-        )
-
-    def _set(self, gang: Gang, entitlement: Entitlement, turns: Turns) -> None:
-        if gang.entitlement != entitlement:
-            gang.entitlement = entitlement
-            turns.put_again(gang)
+        return EQUAL if self.ranking is None else self.ranking.entitlement((queue, user), asks)
 
     def share(self, queue: str) -> float:
         """Return the share of a queue."""
@@ -274,5 +242,6 @@ class FairShares:
         return average(self._past[group][1], half_life)
 
 
-def _is_set_aside(gang: Gang) -> bool:
-    return gang.reason is not None and gang.reason.code in ASIDE
+def is_set_aside(reason: Reason | None) -> bool:
+    """Return whether a gang with this reason couldn't start in its turn."""
+    return reason is not None and reason.code in ASIDE

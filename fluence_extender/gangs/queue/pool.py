@@ -12,8 +12,8 @@ takes nothing from the pool. Only the first reservations are looked at, so the w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
@@ -28,10 +28,7 @@ from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER
 from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.queueing.tree import Amount
-from fluence_extender.room.ledger import Ledger
-
-MOST_AHEAD = 16
-"""The most reservations with which a gang is compared, those that come first."""
+from fluence_extender.room.holdings import Holding
 
 END = itemgetter(0)
 
@@ -74,14 +71,32 @@ class PoolReservation:
 
 
 class SharedPool:
-    """Judges gangs by what ``quotas`` leave for all, and by when those that ``usage`` counts end."""
+    """Judges gangs by what ``quotas`` leave for all, and by when those that ``usage`` counts end.
 
-    def __init__(self, registry: Registry, quotas: Quotas, usage: Usage, ledger: Ledger) -> None:
+    ``holdings`` returns what pods hold, by uid.
+    """
+
+    def __init__(
+        self, registry: Registry, quotas: Quotas, usage: Usage, holdings: Callable[[], Mapping[str, Holding]]
+    ) -> None:
         self._registry = registry
         self._quotas = quotas
         self._usage = usage
-        self._ledger = ledger
+        self._holdings = holdings
         self._ends = _Ends()
+        self._since = usage.held_revision
+        """The revision of the usage at first. A pass counts what it decides, and that may not come true."""
+        self._draining: tuple[int, dict[tuple[str, ...], dict[str, dict[str, int]]]] = (-1, {})
+        """What our pods hold on nodes that are drained, at a revision of the usage."""
+
+    def for_pass(
+        self, registry: Registry, quotas: Quotas, usage: Usage, holdings: Callable[[], Mapping[str, Holding]]
+    ) -> SharedPool:
+        """Return a pool of other gangs, which keeps what this one has found out as long as that stays true."""
+        pool = SharedPool(registry, quotas, usage, holdings)
+        if self._usage.held_revision == self._since:
+            pool._ends = replace(self._ends, freed=dict(self._ends.freed))
+        return pool
 
     @property
     def basis(self) -> object:
@@ -177,17 +192,24 @@ class SharedPool:
             known = self._ends = _Ends(basis, now, found[0][0] if found else NEVER, found)
         return known
 
-    def _on(self, nodes: Iterable[str]) -> dict[str, dict[str, int]]:
+    def _on(self, nodes: Sequence[str]) -> dict[str, dict[str, int]]:
         """Return what our pods hold on some nodes, by queue."""
-        held: list[tuple[str, Amount]] = []
-        for name in nodes:
-            account = self._ledger.accounts.get(name)
-            for uid in account.users if account is not None else ():
-                found = self._registry.member(uid)
-                place = self._usage.place(found[0].key) if found is not None else None
-                if found is not None and place is not None:
-                    held.append((found[1].charged or place.queue, found[1].pod.amounts))
-        return _summed(held)
+        if self._draining[0] != self._usage.revision:
+            self._draining = self._usage.revision, {}
+        known = self._draining[1]
+        if tuple(nodes) not in known:
+            there = frozenset(nodes)
+            uids = [uid for uid, holding in self._holdings().items() if holding.node in there]
+            known[tuple(nodes)] = _summed(self._charged(uids))
+        return known[tuple(nodes)]
+
+    def _charged(self, uids: Iterable[str]) -> Iterator[tuple[str, Amount]]:
+        """Yield the amounts of pods, each with the queue to which it is charged."""
+        for uid in uids:
+            found = self._registry.member(uid)
+            place = self._usage.place(found[0].key) if found is not None else None
+            if found is not None and place is not None:
+                yield found[1].charged or place.queue, found[1].pod.amounts
 
 
 def _summed(holdings: Iterable[tuple[str, Amount]]) -> dict[str, dict[str, int]]:

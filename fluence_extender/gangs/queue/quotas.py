@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.settings import Queues
@@ -23,7 +24,7 @@ from fluence_extender.model.reason import Reason, over_quota
 from fluence_extender.model.resources import NOTHING, PODS, Resources
 from fluence_extender.queueing.quota import Excess, QuotaUse, Shortage
 from fluence_extender.queueing.tree import QuotaTree, grow, states_quota
-from fluence_extender.room.capacity import CapacityTable, LiveCapacity, NodeCapacity
+from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.room.ledger import Ledger
 
 Take = Callable[[str, Mapping[str, int], int], None]
@@ -40,11 +41,7 @@ class Quotas:
         self._settings = settings
         self._usage = usage
         self._ledger = ledger
-        self._room = LiveCapacity(
-            ledger.accounts,
-            ledger.journal,
-            lambda account: NodeCapacity(account.allocatable - account.foreign_use, (), account.allocatable),
-        )
+        self._room = ledger.without_foreign
         self._stated = -1
         self._basis: object = None
         self._use = QuotaUse(QuotaTree({}, {}))
@@ -75,6 +72,13 @@ class Quotas:
                 self._use.add(queue, self._usage.held((queue, None)))
             self.version += 1
             self._loosened.update(tree.branches)
+
+    def for_pass(self, settings: Queues, usage: Usage) -> Quotas:
+        """Return a copy for a pass, which counts in ``usage`` what it decides without an effect on this one."""
+        copied = copy(self)
+        copied._settings, copied._usage = settings, usage
+        copied._use, copied._unused, copied._loosened = self._use.copy(), self.unused, set()
+        return copied
 
     @property
     def unused(self) -> QuotaUse:

@@ -58,6 +58,16 @@ class Reclaims:
         self._began: dict[GangKey, float] = {}
         """When running gangs began, as far as it was needed. New pods don't make a gang younger."""
 
+    def for_pass(self, registry: Registry, settings: Queues, admission: QueueAdmission) -> Reclaims:
+        """Return reclaims that judge by what a pass has counted."""
+        made = Reclaims(registry, settings, admission)
+        made._began = dict(self._began)
+        return made
+
+    def learn(self, other: Reclaims) -> None:
+        """Take over since when gangs have run, as a pass has found out."""
+        self._began = other._began
+
     @property
     def active(self) -> bool:
         """Whether a queue states how it preempts."""
@@ -165,7 +175,8 @@ class Reclaims:
             found.sort(key=lambda one: one[:4])
             self._known = usage.revision, [HeldPlaces(key, one.queue, one.held) for *_, key, one in found]
             running = {key for *_, key, _ in found}
-            self._began = {key: at for key, at in self._began.items() if key in running}
+            for key in self._began.keys() - running:
+                del self._began[key]
         return self._known[1]
 
     def _soon(self, key: GangKey) -> dict[str, dict[str, int]]:

@@ -12,7 +12,7 @@ gang waits for a quota that has room for it. A step judges a bounded number of g
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from fluence_extender.gangs.membership.gang import Gang
@@ -20,6 +20,7 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import RANK, InLine
+from fluence_extender.model.gang import GangKey
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.quota import LimitLine, QuotaLine
 
@@ -57,8 +58,11 @@ class Walk:
 class QueueReleases:
     """Has gangs of ``registry`` looked at that the limits and quotas of their queues may let start."""
 
-    def __init__(self, registry: Registry, admission: QueueAdmission, reclaims: Reclaims) -> None:
+    def __init__(
+        self, registry: Registry, admission: QueueAdmission, reclaims: Reclaims, untried: Set[GangKey]
+    ) -> None:
         self._registry = registry
+        self._untried = untried
         self._admission = admission
         self._quotas = admission.quotas
         self._reclaims = reclaims
@@ -102,7 +106,7 @@ class QueueReleases:
         return released
 
     def _is_untried(self, gang: Gang) -> bool:
-        return gang.key in self._registry.dirty or (gang.obstacle is None and gang.attempt.version < 0)
+        return gang.key in self._registry.dirty or (gang.obstacle is None and gang.key in self._untried)
 
     def _go_on(self, line: Sequence[InLine], walk: Walk, queue: str, most: int) -> int:
         """Release the gangs that may have room, of the next ``most`` ones; return how many were judged."""

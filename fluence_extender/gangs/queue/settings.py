@@ -73,6 +73,15 @@ class Queues:
         self._policy_stated: QueuePolicy | None = None
         self._hints = Hints(self._nearest_queue)
 
+    def copy(self) -> Queues:
+        """Return an independent copy."""
+        copied = Queues()
+        copied.revision = self.revision
+        for kind, known in self._known.items():
+            copied._known[kind].update(known)
+        copied._served, copied._kueue_served = self._served, self._kueue_served
+        return copied
+
     # The settings.
 
     @property

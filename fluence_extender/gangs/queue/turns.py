@@ -16,9 +16,7 @@ gang that couldn't preempt it, even to one that was promised its places.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -62,23 +60,21 @@ class InLine(NamedTuple):
     gang: Gang
 
 
+class ToTry(NamedTuple):
+    """A gang that a pass may try, and its rank."""
+
+    rank: Rank
+    key: GangKey
+
+
 NOWHERE: tuple[InLine | None, LimitLine | None, bool] = (None, None, False)
-
-
-@dataclass(slots=True)
-class NamespaceLine:
-    """The gangs of one namespace that may be tried, in order. ``reached`` is the rank of the last one tried in turn."""
-
-    line: list[InLine] = field(default_factory=list)
-    reached: Rank | None = None
 
 
 class Turns:
     """The waiting gangs of ``registry``, kept in order so that no step has to sort thousands.
 
-    ``line`` has all of them. ``ready`` has those that no rule keeps waiting, and ``namespaces`` has the same gangs by
-    namespace; its first namespace was served the longest ago. ``limited`` has the gangs that a limit on running gangs
-    keeps waiting, by the queue and user of that limit, and those that a quota keeps waiting, by queue.
+    ``line`` has all of them, and ``ready`` those that no rule keeps waiting. ``limited`` has the gangs that a limit on
+    running gangs keeps waiting, by the queue and user of that limit, and those that a quota keeps waiting, by queue.
 
     The caller has to `put` each gang that has changed. The rank of a gang that has changed since the last step isn't
     taken from the line but computed. Invariant: a gang stands at most once in each line.
@@ -88,9 +84,15 @@ class Turns:
         self._registry = registry
         self._places: dict[GangKey, tuple[InLine, LimitLine | None, bool]] = {}
         self.line: list[InLine] = []
-        self.ready: list[InLine] = []
-        self.namespaces: OrderedDict[str, NamespaceLine] = OrderedDict()
+        self.ready: list[ToTry] = []
         self.limited: dict[LimitLine, list[InLine]] = {}
+
+    def clear(self) -> None:
+        """Take all gangs out of the line."""
+        self._places.clear()
+        self.line.clear()
+        self.ready.clear()
+        self.limited.clear()
 
     def of(self, gang: Gang) -> Rank:
         """Return a gang's present rank."""
@@ -115,8 +117,10 @@ class Turns:
             self.drop(gang.key)
         if after is not None:
             self._places[gang.key] = after, gang.limited, gang.obstacle is None
-            for line in self._lines(gang.key, gang.limited, gang.obstacle is None):
+            for line in self._lines(gang.limited):
                 insort(line, after, key=RANK)
+            if gang.obstacle is None:
+                insort(self.ready, ToTry(after.rank, gang.key), key=RANK)
 
     def put_again(self, gang: Gang) -> None:
         """Put a gang that is in line at its present rank."""
@@ -129,23 +133,18 @@ class Turns:
         place, limited, ready = self._places.pop(key, NOWHERE)
         if place is None:
             return
-        for line in self._lines(key, limited, ready):
+        for line in self._lines(limited):
             del line[bisect_left(line, place.rank, key=RANK)]
+        if ready:
+            del self.ready[bisect_left(self.ready, place.rank, key=RANK)]
         if limited is not None and not self.limited[limited]:
             del self.limited[limited]
-        if ready and not self.namespaces[key.namespace].line:
-            del self.namespaces[key.namespace]
 
-    def _lines(self, key: GangKey, limited: LimitLine | None, ready: bool) -> Iterator[list[InLine]]:
-        """Yield the lines in which a gang stands."""
+    def _lines(self, limited: LimitLine | None) -> Iterator[list[InLine]]:
+        """Yield the lines in which a gang stands, whether it may be tried or not."""
         yield self.line
         if limited is not None:
             yield self.limited.setdefault(limited, [])
-        if ready:
-            yield self.ready
-            if key.namespace not in self.namespaces:
-                self.namespaces[key.namespace] = NamespaceLine()
-            yield self.namespaces[key.namespace].line
 
 
 def waits(gang: Gang) -> bool:

@@ -10,6 +10,8 @@ from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass, field
 
+from immutables import Map
+
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.queueing.entry import NEVER, Age
@@ -27,10 +29,10 @@ class Place:
     """How a gang counts: in which queue, for which user, and whether it ``runs``.
 
     ``created`` orders waiting gangs. ``held`` is what the gang holds of its queue's quota. ``asks`` is what it asks for
-    while it waits. Both are empty unless some queue has a quota or a weight. ``elsewhere`` is what members hold of the
-    quotas of other queues, in which they got their places. ``beyond`` are the places that it has beyond those with
-    which it began; each counts as one more gang that runs. ``end`` is when all its members have ended by what they
-    declare; it is `NEVER` if that isn't known, or if no queue keeps capacity for itself.
+    while it waits. Both are empty unless some queue has a quota or a weight. Members that got their places in other
+    queues are charged to these: ``elsewhere`` has those queues, and what such members hold. ``beyond`` is how many more
+    members have places than when the gang began; each counts as one more running gang. ``end`` is when all members have
+    ended, by their declared ends. It is `NEVER` if that isn't known, or if no queue keeps capacity for itself.
     """
 
     queue: str
@@ -50,7 +52,7 @@ class Place:
 
     @property
     def holdings(self) -> tuple[tuple[str, Resources], ...]:
-        """What its members hold, with the queues to which that is charged."""
+        """The queues to which its members are charged, and what is charged to each."""
         return ((self.queue, self.held), *self.elsewhere) if self.held else self.elsewhere
 
 
@@ -58,20 +60,36 @@ class Place:
 class Usage:
     """The gangs that run and wait, by queue and user.
 
-    ``revision`` grows with each change, and ``held_revision`` with each change of what is held, or until when.
-    ``ending`` has the ends of gangs in order.
+    ``revision`` grows with each change. ``held_revision`` grows when what gangs hold has changed, or when they end. The
+    list ``ending`` has the known ends of gangs, in order.
     """
 
     revision: int = 0
     held_revision: int = 0
     ending: list[tuple[float, GangKey]] = field(default_factory=list)
-    _places: dict[GangKey, Place] = field(default_factory=dict)
+    _places: Map[GangKey, Place] = field(default_factory=Map)
     _running: Counter[Group] = field(default_factory=Counter)
     _held: dict[Group, Resources] = field(default_factory=dict)
     _waiting: dict[Group, list[tuple[Age, GangKey]]] = field(default_factory=dict)
+    _shared: set[Group] = field(default_factory=set)
+    """The groups whose list of waiting gangs another copy shares. Such a list is copied before it is changed."""
+
+    def copy(self) -> Usage:
+        """Return an independent copy."""
+        self._shared = set(self._waiting)
+        return Usage(
+            self.revision,
+            self.held_revision,
+            list(self.ending),
+            self._places,
+            self._running.copy(),
+            dict(self._held),
+            dict(self._waiting),
+            set(self._shared),
+        )
 
     def put(self, key: GangKey, place: Place | None) -> None:
-        """Count a gang at its present place, None if it neither runs nor waits."""
+        """Count a gang as it is now; ``place`` is None if it neither runs nor waits any more."""
         before = self._places.get(key)
         if before == place:
             return
@@ -86,7 +104,7 @@ class Usage:
         return self._places.get(key)
 
     def running(self, group: Group) -> int:
-        """Return how many gangs run, plus the places beyond those with which gangs began."""
+        """Return how many gangs run, and how many more members have places than when their gangs began."""
         return self._running[group]
 
     def held(self, group: Group) -> Resources:
@@ -102,7 +120,7 @@ class Usage:
         return {queue for queue, user in (*self._running, *self._waiting, *self._held) if user is None}
 
     def older(self, key: GangKey, group: Group) -> int:
-        """Return how many waiting gangs of the group are older than this one; all, if it doesn't exist yet."""
+        """Return how many waiting gangs of the group are older than this one; one not counted yet is the youngest."""
         place, waiting = self._places.get(key), self._waiting.get(group, [])
         return len(waiting) if place is None else bisect_left(waiting, (place.created, key))
 
@@ -111,23 +129,30 @@ class Usage:
         waiting = self._waiting.get(group, [])
         return waiting[most - 1][1] if len(waiting) >= most else None
 
+    def _line(self, group: Group) -> list[tuple[Age, GangKey]]:
+        """Return the list of the waiting gangs of a group, which the caller may change."""
+        if group in self._shared or group not in self._waiting:
+            self._waiting[group] = list(self._waiting.get(group, ()))
+            self._shared.discard(group)
+        return self._waiting[group]
+
     def _add(self, key: GangKey, place: Place) -> None:
-        self._places[key] = place
+        self._places = self._places.set(key, place)
         self.held_revision += bool(place.holdings)
         if place.end < NEVER:
             insort(self.ending, (place.end, key))
         for queue, amounts in place.holdings:
             for group in _groups(queue, place.user):
                 self._held[group] = self.held(group) + amounts
-        age = place.created, key
+        entry = place.created, key
         for group in place.groups:
             if place.runs:
                 self._running[group] += 1 + place.beyond
             else:
-                insort(self._waiting.setdefault(group, []), age)
+                insort(self._line(group), entry)
 
     def _remove(self, key: GangKey, place: Place) -> None:
-        del self._places[key]
+        self._places = self._places.delete(key)
         self.held_revision += bool(place.holdings)
         if place.end < NEVER:
             del self.ending[bisect_left(self.ending, (place.end, key))]
@@ -142,7 +167,7 @@ class Usage:
                 if not self._running[group]:
                     del self._running[group]
                 continue
-            waiting = self._waiting[group]
+            waiting = self._line(group)
             del waiting[bisect_left(waiting, (place.created, key))]
             if not waiting:
                 del self._waiting[group]

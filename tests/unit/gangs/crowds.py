@@ -13,8 +13,9 @@ import pytest
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
-from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.planning.decisions import Decided
+from fluence_extender.gangs.planning.one_pass import Pass
 from fluence_extender.gangs.queue import dependencies
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.model.names import (
@@ -124,19 +125,21 @@ BLOCKED: dict[str, tuple[Callable[[int], Fields], Queue | None, ReasonCode]] = {
 
 
 class Work:
-    """A clock by which each attempt takes ``attempt`` seconds, and each look at a gang ``look``; it counts both."""
+    """A clock by which each look at a gang takes ``look`` seconds. It counts looks, and attempts in passes.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, attempt: float = 0.001, look: float = 0.0002) -> None:
+    A pass runs beside the event loop, so attempts take no time here.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, look: float = 0.0002) -> None:
         self.now = 0.0
         self.done: Counter[str] = Counter()
         self.tried: list[str] = []
-        tries, obstacle, follows = Attempts._try, QueueAdmission.obstacle, dependencies.circle
+        tries, obstacle, follows = Pass._try, QueueAdmission.obstacle, dependencies.circle
 
-        def timed_try(attempts: Attempts, gang: Gang, *rest: Any) -> bool:
-            self.now += attempt
+        def timed_try(one: Pass, decided: Decided, *rest: Any) -> None:
             self.done["attempts"] += 1
-            self.tried.append(f"{gang.key.namespace}/{gang.key.name}")
-            return tries(attempts, gang, *rest)
+            self.tried.append(f"{decided.after.key.namespace}/{decided.after.key.name}")
+            tries(one, decided, *rest)
 
         def timed_look(admission: QueueAdmission, gang: Gang) -> Any:
             self.now += look
@@ -148,7 +151,7 @@ class Work:
             self.done["circles"] += 1
             return follows(*args)
 
-        monkeypatch.setattr(Attempts, "_try", timed_try)
+        monkeypatch.setattr(Pass, "_try", timed_try)
         monkeypatch.setattr(QueueAdmission, "obstacle", timed_look)
         monkeypatch.setattr(dependencies, "circle", timed_circle)
 

@@ -148,7 +148,7 @@ def test_audit_of_a_consistent_ledger_finds_nothing_and_changes_nothing(world: M
     w.advance(3)
     version, held = w.ledger.version, dict(w.ledger.holdings)
     assert w.run(w.auditor.audit()) == []
-    assert (w.ledger.version, w.ledger.holdings) == (version, held)
+    assert (w.ledger.version, dict(w.ledger.holdings)) == (version, held)
 
 
 def test_replay_after_a_restart_is_no_drift(world: MakeWorld) -> None:

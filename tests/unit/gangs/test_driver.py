@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from fluence_extender.cluster.errors import AlreadyBound, Conflict, Denied, Gone
-from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.planning.view import View
 from fluence_extender.http.scheduler.port import BindRefused, On
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
@@ -50,12 +50,12 @@ def test_loop_does_not_rest_while_gangs_are_left_to_try_and_lets_others_work(
     steps: list[float] = []
     others, begun = 0, asyncio.Event()
     monkeypatch.setattr(type(w.controller.lifecycle), "behind", property(lambda _: len(steps) < 50))
-    decide = w.controller.step
+    begin = w.controller.begin
 
-    def step() -> list[Action]:
+    def step() -> View | None:
         steps.append(w.loop.time())
         begun.set()
-        return decide()
+        return begin()
 
     async def work() -> None:
         nonlocal others
@@ -64,7 +64,7 @@ def test_loop_does_not_rest_while_gangs_are_left_to_try_and_lets_others_work(
             others += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(w.controller, "step", step)
+    monkeypatch.setattr(w.controller, "begin", step)
     w.driver.wake()
     w.run(work())
     # Virtual time passes only while the loop rests.
@@ -313,13 +313,13 @@ def test_new_gang_under_an_old_name_gathers_anew(world: MakeWorld) -> None:
 def decisions(w: World, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the times of all decisions from now on, which grows as they are made."""
     made: list[float] = []
-    step = w.controller.step
+    begin = w.controller.begin
 
-    def noted() -> list[Action]:
+    def noted() -> View | None:
         made.append(w.loop.time())
-        return step()
+        return begin()
 
-    monkeypatch.setattr(w.controller, "step", noted)
+    monkeypatch.setattr(w.controller, "begin", noted)
     return made
 
 

@@ -137,7 +137,7 @@ def test_victim_whose_eviction_is_refused_for_too_long_is_replaced_by_another(wo
 
 
 def test_victims_are_found_although_pods_end_and_arrive_all_the_time(world: MakeWorld) -> None:
-    w = world(*(node(f"n{number}") for number in range(8)), limits=replace(LIMITS, search_step=1))
+    w = world(*(node(f"n{number}") for number in range(8)))
     lows = [gang(w, f"low{number}", 3000)[0] for number in range(8)]
     w.advance(3)
     high = gang(w, "high", 3000, 3000, 3000, 3000, priority=10)
@@ -156,7 +156,7 @@ def test_victims_are_found_although_pods_end_and_arrive_all_the_time(world: Make
 
 
 def test_slow_victims_are_replaced_although_pods_end_all_the_time(world: MakeWorld) -> None:
-    limits = replace(LIMITS, search_step=1, leaving=3.0, preempt_again=0.02)
+    limits = replace(LIMITS, leaving=3.0, preempt_again=0.02)
     w = world(*(node(f"n{number}") for number in range(8)), limits=limits)
     stuck = [gang(w, f"stuck{number}", 3000)[0] for number in range(4)]
     others = [gang(w, f"other{number}", 3000, priority=5)[0] for number in range(4)]

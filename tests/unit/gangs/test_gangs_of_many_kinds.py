@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.gangs.lifecycle import attempts
 from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.planning import one_pass
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner
@@ -64,7 +64,7 @@ def test_pod_sets_that_find_no_node_together_hold_nothing(world: MakeWorld) -> N
 def test_elastic_gang_with_a_member_that_fits_nowhere_is_placed_in_several_steps(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "MOST_LOOKED_AT", 600)
+    monkeypatch.setattr(one_pass, "MOST_LOOKED_AT", 600)
     planned: list[int] = []
     plan = Places.plan
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.gangs.lifecycle import large_gangs
-from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.planning.decisions import Decided
+from fluence_extender.gangs.planning.one_pass import Pass
 from fluence_extender.model.gang import GangState
 from fluence_extender.queueing.order import Rank
 from tests.core.values import node
@@ -95,14 +96,14 @@ def test_large_gang_is_tried_at_a_pace_while_room_comes_and_goes(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
-    attempt = Attempts._try
+    attempt = Pass._try
 
-    def counted(self: Attempts, gang: Gang, rank: Rank, now: float) -> bool:
-        if len(gang.members) >= large_gangs.LARGE:
-            tried.append(len(gang.members))
-        return attempt(self, gang, rank, now)
+    def counted(self: Pass, decided: Decided, rank: Rank) -> None:
+        if len(decided.after.members) >= large_gangs.LARGE:
+            tried.append(len(decided.after.members))
+        attempt(self, decided, rank)
 
-    monkeypatch.setattr(Attempts, "_try", counted)
+    monkeypatch.setattr(Pass, "_try", counted)
     w = world(node("n0", cpu=64_000, gib=1000, pods=500))
     gang(w, "large", *[1000 + number for number in range(MEMBERS)])
     w.advance(5)

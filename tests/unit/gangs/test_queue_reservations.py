@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
-from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.planning.cluster_timeline import DeclaredEnds, cluster_timeline
+from fluence_extender.gangs.planning.known_ends import LeavingPods
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue
+from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, SchedulingOptions
 from fluence_extender.model.reason import ReasonCode, behind_reservation
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
+from fluence_extender.queueing.policy import PolicyName
 from fluence_extender.whatif.estimates import Estimates
+from tests.core.planning import planner_for
 from tests.core.values import node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -41,36 +42,9 @@ def code(w: World, name: str) -> ReasonCode | None:
     return None if reason is None else reason.code
 
 
-class Following(Queues):
-    """Queues of which the default one has a policy."""
-
-    def __init__(self, policy: QueuePolicy) -> None:
-        super().__init__()
-        self._policy = policy
-
-    @property
-    def policy(self) -> QueuePolicy:
-        """The policy."""
-        return self._policy
-
-
-def use(w: World, policy: QueuePolicy) -> None:
-    """Let the queue follow a policy."""
-    w.controller.queue.settings = Following(policy)
-
-
-def same_as_anew(w: World) -> None:
-    """What the queue follows is what it would have if it were built anew."""
-    followed = w.controller.queue.followed
-    followed.follow()
-    anew = LedgerTimeline(w.ledger, w.controller.eligibility.nodes, followed._ends, w.loop.time)
-    for pod in w.controller.pods.values():
-        anew.pod_seen(pod)
-    anew._placed = dict(followed._placed)
-    anew.follow()
-    for name, row in anew.rows.items():
-        there = followed.timeline.unreserved(w.loop.time())[followed.rows[name]]
-        assert (there == anew.timeline.free[row]).all(), name
+def use(w: World, options: SchedulingOptions) -> None:
+    """Let the default queue state how passes go through the entries."""
+    w.controller.queue.settings.put(Queue(DEFAULT_QUEUE, scheduling=options))
 
 
 def test_short_gang_overtakes_the_head_and_a_long_one_does_not(world: MakeWorld) -> None:
@@ -93,7 +67,6 @@ def test_short_gang_overtakes_the_head_and_a_long_one_does_not(world: MakeWorld)
     assert [code(w, name) for name in ("long", "endless")] == [ReasonCode.BEHIND_RESERVATION] * 2
     assert w.controller.queue.reservations() == [kept]
     assert w.nodes_of(long, endless, *wide) == ["", "", "", ""]
-    same_as_anew(w)
 
 
 def test_suspended_job_overtakes_the_head_if_the_job_itself_says_that_it_is_short(world: MakeWorld) -> None:
@@ -103,9 +76,11 @@ def test_suspended_job_overtakes_the_head_if_the_job_itself_says_that_it_is_shor
     w.advance(1)
     long, short = w.jobs.submit("long", 2, 1500), w.jobs.submit("short", 2, 1500)
     w.change_job(long, duration=5000.0)
+    w.advance(1)
+    assert code(w, "long") is ReasonCode.BEHIND_RESERVATION
     w.change_job(short, duration=500.0)
     w.advance(2)
-    assert code(w, "long") is ReasonCode.BEHIND_RESERVATION
+    assert not w.jobs.nodes(long)
     assert w.jobs.nodes(short) == ["n1"] * 2
     assert w.nodes_of(*wide) == ["", ""]
     for pod in w.jobs.pods(short):
@@ -113,7 +88,6 @@ def test_suspended_job_overtakes_the_head_if_the_job_itself_says_that_it_is_shor
     w.change_job(long, duration=400.0)
     w.advance(2)
     assert w.jobs.nodes(long) == ["n1"] * 2
-    same_as_anew(w)
 
 
 def test_head_starts_when_its_room_is_there_and_others_follow(world: MakeWorld) -> None:
@@ -163,7 +137,20 @@ def test_overrun_delays_the_head_and_its_history_says_so(world: MakeWorld) -> No
     foretold = w.gang("wide").foretold
     assert foretold.first == int(first)
     assert foretold.moves
-    same_as_anew(w)
+
+
+def test_overrun_of_one_of_two_pods_moves_the_start_before_that_has_come(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "short", 3000, 20)
+    running(w, "long", 3000, 60)
+    gang(w, "wide", 3000, 3000, duration=100)
+    w.advance(1)
+    first = w.controller.queue.reservations()[0].start
+    assert first is not None
+    w.advance(30)
+    later = w.controller.queue.reservations()[0].start
+    assert later is not None
+    assert w.loop.time() < first < later
 
 
 def test_restart_decides_the_same(world: MakeWorld) -> None:
@@ -180,6 +167,18 @@ def test_restart_decides_the_same(world: MakeWorld) -> None:
     assert (w.controller.queue.reservations(), w.nodes_of(long, short)) == before
 
 
+def test_reason_counts_what_fits_once_later_gangs_have_their_places(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    gang(w, "long", 3000)
+    w.advance(2)
+    gang(w, "wide", 3000, 3000, 3000)
+    w.advance(2)
+    assert "2 of 3 fit now" in str(w.gang("wide").reason)
+    gang(w, "small", 3000)
+    w.advance(8)
+    assert "1 of 3 fit now" in str(w.gang("wide").reason)
+
+
 def test_without_declared_ends_nothing_is_reserved_and_gangs_fill_the_gaps(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     running(w, "runs", 3000, None)
@@ -192,7 +191,7 @@ def test_without_declared_ends_nothing_is_reserved_and_gangs_fill_the_gaps(world
 
 def test_starving_gang_drains_the_cheapest_nodes(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"), node("n2"))
-    use(w, QueuePolicy(starvation_after=60))
+    use(w, SchedulingOptions(starvation_after=60))
     running(w, "runs", 3000, None)
     gang(w, "wide", 4000, 4000, 4000, created=0.0)
     w.advance(2)
@@ -210,7 +209,7 @@ def test_starving_gang_drains_the_cheapest_nodes(world: MakeWorld) -> None:
 
 def test_fcfs_lets_nothing_pass_the_head(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
-    use(w, QueuePolicy(PolicyName.FCFS))
+    use(w, SchedulingOptions(policy=PolicyName.FCFS))
     runs = running(w, "runs", 3000, 1000)
     gang(w, "wide", 3000, 3000, duration=100)
     (short,) = gang(w, "short", 1000, duration=1)
@@ -277,18 +276,20 @@ def test_devices_of_a_pod_that_moves_to_another_node_stay_held(world: MakeWorld)
     w = world(node("n0"), node("n1"), resources, scheduling=False)
     gang(w, "quantum", 500, devices={"qpu": 1})
     w.advance(1)
-    followed = w.controller.queue.followed
-    followed.follow()
     seen = set()
     for _ in range(2):
         (name,) = {held.assignment.node for held in w.ledger.holdings.values()}
         seen.add(name)
         w.cluster.put(node(name, unschedulable=True))
         w.advance(1)
-        followed.follow()
-        (devices,) = (one for key, one in followed.timeline.holds.items() if "devices" in key)
-        assert devices.places.rows.size == 1
-        same_as_anew(w)
+        room = w.ledger.snapshot()
+        cluster = cluster_timeline(
+            room,
+            DeclaredEnds(LeavingPods(), room.whole),
+            planner_for(w.ledger, w.controller.eligibility),
+            0.0,
+        )
+        assert len(cluster.devices.used(cluster.timeline.free)) == 1
         w.cluster.put(node(name))
         w.advance(1)
     assert seen == {"n0", "n1"}

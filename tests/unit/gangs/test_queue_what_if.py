@@ -13,8 +13,15 @@ from fluence_extender.model.names import (
     HOLD_ANNOTATION,
     QUEUE_LABEL,
 )
-from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
+from fluence_extender.model.queue import (
+    DEFAULT_QUEUE,
+    NodeReservation,
+    Queue,
+    QueueLimits,
+    SchedulingOptions,
+    Stop,
+)
+from fluence_extender.queueing.policy import PolicyName
 from tests.core.values import node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -106,7 +113,7 @@ def test_prediction_is_what_happens(behind_a_head: World) -> None:
 
 def test_nobody_overtakes_under_fcfs(behind_a_head: World) -> None:
     w = behind_a_head
-    use(w, QueuePolicy(PolicyName.FCFS))
+    use(w, SchedulingOptions(policy=PolicyName.FCFS))
     w.advance(1)
     assert answer(w, asked("short", "3", "5m")) == (False, "Queued")
 

@@ -36,18 +36,17 @@ def by_trying(timeline: Timeline, one: Entry, closed: list[OperatorReservation])
 
 @given(holds, reserved, operators, st.integers(1, 5), st.integers(1, 3), durations)
 def test_it_is_the_first_moment_at_which_the_entry_fits(
-    running: list[tuple[object, float]],
-    later: list[tuple[object, float, float]],
+    running: list[tuple[Footprint, float]],
+    later: list[tuple[Footprint, float, float]],
     closed: list[tuple[int, float, float, bool]],
     count: int,
     size: int,
     duration: float,
 ) -> None:
-    timeline = Timeline(room(*[4] * ROWS))
-    for number, (at, end) in enumerate(running):
-        timeline.hold(Running(f"h{number}", at, end))  # type: ignore[arg-type]
+    held = [Running(f"h{number}", at, end) for number, (at, end) in enumerate(running)]
+    timeline = Timeline.of(room(*[4] * ROWS), held)
     for number, (at, start, length) in enumerate(later):
-        timeline.reserve(Reservation(f"r{number}", at, start, start + length))  # type: ignore[arg-type]
+        timeline.reserve(Reservation(f"r{number}", at, start, start + length))
     reservations = [
         OperatorReservation(
             str(number), places({row: 0}).rows, start, start + length, frozenset(["me"] * mine)
@@ -81,9 +80,8 @@ def test_a_promise_that_can_be_kept_is_found_like_a_start_anew(
     duration: float,
     over: int,
 ) -> None:
-    timeline = Timeline(room(*[4] * ROWS))
-    for number, (at, end) in enumerate(running):
-        timeline.hold(Running(f"h{number}", at, end))
+    held = [Running(f"h{number}", at, end) for number, (at, end) in enumerate(running)]
+    timeline = Timeline.of(room(*[4] * ROWS), held)
     for number, (at, start, length) in enumerate(later):
         timeline.reserve(Reservation(f"r{number}", at, start, start + length))
     one, planner = entry("e", count, size, duration), FirstFit()
@@ -91,8 +89,10 @@ def test_a_promise_that_can_be_kept_is_found_like_a_start_anew(
     if found is None:
         return
     promise = Reservation("e", found[1], found[0], found[0] + duration)
-    timeline.release(f"h{over}")
-    timeline.cancel(f"r{over}")
+    kept_reservations = [one for one in timeline.reservations.values() if one.key != f"r{over}"]
+    timeline = Timeline.of(room(*[4] * ROWS), held[:over] + held[over + 1 :])
+    for one_reserved in kept_reservations:
+        timeline.reserve(one_reserved)
     assert still_free(promise, timeline)
     kept, anew = earliest(timeline, one, planner, (), promise), earliest(timeline, one, planner)
     now = timeline.available(np.arange(len(timeline.room)), timeline.now, duration)

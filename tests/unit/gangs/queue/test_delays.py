@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.gangs.queue.future import FuturePlanner
+from fluence_extender.gangs.planning.cluster_timeline import ClusterTimeline
 from fluence_extender.model.queue import PolicyName
 from tests.queueing.cluster import Cluster, machine, rules
 
@@ -102,7 +102,7 @@ def test_a_promise_that_can_be_kept_is_kept_though_the_planner_finds_it_no_more(
     w.run("s", {"n1": 4}, end=90)
     w.submit("a", 4)
     assert w.decide(0) == []
-    monkeypatch.setattr(FuturePlanner, "place", lambda *_: None)
+    monkeypatch.setattr(ClusterTimeline, "place", lambda *_: None)
     w.run("s", {}, end=95)
     w.decide(1)
     assert (w.promised(), w.delays("a")) == ({"a": 50}, 0)

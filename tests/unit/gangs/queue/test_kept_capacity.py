@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.attempts import Attempts
-from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.planning.decisions import Decided
+from fluence_extender.gangs.planning.one_pass import Pass
 from fluence_extender.gangs.queue.pool import MOST_TIMES
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.pod import HostPort, Pod
@@ -192,14 +192,14 @@ def test_members_beyond_the_size_that_find_no_node_are_not_tried_in_each_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tries: list[str] = []
-    attempt = Attempts._try
+    attempt = Pass._try
 
-    def counted(self: Attempts, gang: Gang, *rest: Any) -> bool:
-        tries.append(gang.key.name)
+    def counted(self: Pass, decided: Decided, *rest: Any) -> None:
+        tries.append(decided.after.key.name)
         assert len(tries) < 50
-        return attempt(self, gang, *rest)
+        attempt(self, decided, *rest)
 
-    monkeypatch.setattr(Attempts, "_try", counted)
+    monkeypatch.setattr(Pass, "_try", counted)
     w = Cluster(machine(4, 4, 4, 4), KEEPS, *OPEN)
     # The pool has room for one more of them, and not for two. No node has room for any.
     growing(w, [Slot(3)] * 6, 2)

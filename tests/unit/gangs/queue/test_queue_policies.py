@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import pytest
 
-from fluence_extender.gangs.queue.heads import DECIDED_WITHIN
 from fluence_extender.model.queue import PolicyName
 from fluence_extender.queueing.entry import NEVER
 from fluence_extender.queueing.policy import DEPTHS, QueuePolicy
@@ -266,21 +263,8 @@ def test_nothing_is_found_anew_while_nothing_changes() -> None:
     w.run("r", {"n0": 4}, end=50)
     w.submit("a", 4)
     w.decide(0)
-    before = w.promises["a"].promise
+    before = w.promises["a"].reservation
     w.submit("b", 4)
     w.decide(1)
-    assert w.promises["a"].promise is before
+    assert w.promises["a"].reservation is before
     assert w.promised() == {"a": 50, "b": 150}
-
-
-def test_reservations_are_found_one_a_step_at_least_however_long_the_attempts_take(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    w = Cluster(machine(4), rules(PolicyName.HYBRID))
-    w.run("r", {"n0": 4}, end=50)
-    for name in "abc":
-        w.submit(name, 4)
-    ticks = count(step=2 * DECIDED_WITHIN)
-    monkeypatch.setattr(w.controller.queue.heads, "_clock", lambda: next(ticks))
-    assert w.decide(0) == []
-    assert w.promised() == {"a": 50, "b": 150, "c": 250}

@@ -1,0 +1,123 @@
+"""What the members of gangs demand of a planner: their pods, the nodes that they may not use, and their topology.
+
+A demand is made in the state of one moment: that of the ledger, or that of a pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
+from fluence_extender.gangs.preemption.awaited_places import AwaitedPlaces
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.pod import Pod
+from fluence_extender.placement.demand import Demand, SettledMember
+from fluence_extender.placement.eligibility import signature
+from fluence_extender.placement.topology_constraints import topology_constraints
+from fluence_extender.room.holds import HeldNodes, HoldKind
+from fluence_extender.room.kept_apart import KeptApart
+
+DemandKey = frozenset[tuple[object, int]]
+
+Demanded = tuple[Hashable, float]
+"""A key for the demand of members, and the priority with which they could preempt. Equal ones get equal answers."""
+
+
+class Demands:
+    """Makes the demands of members of ``gangs``.
+
+    ``held`` are the nodes that are held for gangs, and ``kept_apart`` has the rules of placed pods. ``overtaken_by``
+    returns the gangs that hold nodes and that a gang is ahead of; nodes that are held for them are open to it.
+    """
+
+    def __init__(
+        self,
+        workloads: WorkloadIndex,
+        gangs: Mapping[GangKey, Gang],
+        held: HeldNodes,
+        kept_apart: KeptApart,
+        overtaken_by: Callable[[Gang], frozenset[object]],
+    ) -> None:
+        self._workloads = workloads
+        self._gangs = gangs
+        self._held = held
+        self._kept_apart = kept_apart
+        self.overtaken_by = overtaken_by
+        self._awaited: tuple[int, dict[frozenset[object], AwaitedPlaces]] = -1, {}
+
+    def of(
+        self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
+    ) -> list[Demand]:
+        """Return the demands of ``members``, which use no nodes that are ``avoided``."""
+        awaited = self._awaited_places(gang)
+        return [
+            Demand(member.pod, _barred(member, now, awaited) | avoided, *self.topology(member.pod))
+            for member in members
+        ]
+
+    def settled(self, gang: Gang) -> list[SettledMember]:
+        """Return the members that have a place already."""
+        return [
+            SettledMember(Demand(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
+            for one in gang.alive()
+            if one.assignment is not None
+        ]
+
+    def key(self, gang: Gang, members: Iterable[Member], now: float) -> DemandKey:
+        """Return a key for the demand of ``members``. Demands with equal keys either all fit or all don't."""
+        # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
+        members = list(members)
+        awaited = self._awaited_places(gang)
+        ruled = any(member.pod.ruled for member in members)
+        own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
+        return frozenset(
+            Counter(
+                (
+                    member.pod.requests,
+                    signature(member.pod),
+                    member.pod.claims,
+                    tuple(sorted(member.pod.devices.items())) if member.pod.devices else (),
+                    tuple(member.pod.requires.items()) if member.pod.devices else (),
+                    member.pod.host_ports,
+                    _by_rules(member.pod) if ruled else None,
+                    _barred(member, now, awaited) | self._kept_apart.nodes(member.pod),
+                    topology_constraints(member.pod, *self.topology(member.pod)),
+                    own,
+                )
+                for member in members
+            ).items()
+        )
+
+    def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
+        """Return what the pod's owners require of its gang's placement."""
+        return owner_topology(self._workloads, pod)
+
+    def _awaited_places(self, gang: Gang) -> AwaitedPlaces | None:
+        """Return the places that are held for preemptors which the gang can't preempt, None if there are none."""
+        holders = self._held.holders(HoldKind.PREEMPTION)
+        others = frozenset(holders - {gang.key} - self.overtaken_by(gang)) if holders else frozenset()
+        if not others:
+            return None
+        if self._awaited[0] != self._held.revision:
+            self._awaited = self._held.revision, {}
+        known = self._awaited[1]
+        if others not in known:
+            gangs = [one for key, one in self._gangs.items() if key in others]
+            waiting = (
+                (one.pod, one.held_node) for some in gangs for one in some.members.values() if one.held_node
+            )
+            known[others] = AwaitedPlaces(self._kept_apart, waiting)
+        return known[others]
+
+
+def _barred(member: Member, now: float, awaited: AwaitedPlaces | None) -> frozenset[str]:
+    """Return the nodes that refused the member, and those where it would exclude a preemptor."""
+    refused = member.refusals.barred_nodes(now)
+    return refused if awaited is None else refused | awaited.kept_from(member.pod)
+
+
+def _by_rules(pod: Pod) -> object:
+    """Return everything about a pod that rules about other pods depend on, its own rules included."""
+    return pod.namespace, pod.apart, pod.near, pod.spread, frozenset(pod.labels.items())

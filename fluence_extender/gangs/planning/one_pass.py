@@ -1,0 +1,645 @@
+"""A pass: one walk over the gangs in line, in their order, which decides for each whether it gets its places.
+
+There are two kinds of pass. If room may have grown since the last one, all gangs are tried. If it has only shrunk, a
+gang that lacked room still lacks it. Then only gangs that are new or have changed are tried, and the reservations stay.
+Within a pass room only shrinks, and reservations are only added. So if a demand has no place for one gang, it has none
+for the gangs behind it.
+
+Invariant: a gang is placed beside the reservations of all gangs before it, and of no others.
+
+Gangs that a rule keeps waiting aren't in line (`rules`). Limits and quotas are checked here again, because the pass
+itself may reach them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Literal
+
+import structlog
+
+from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING
+from fluence_extender.gangs.lifecycle.rules import (
+    UNCOUNTED,
+    invalid,
+    need,
+    planning_failed,
+    size_of,
+    together,
+)
+from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.planning.cluster_timeline import (
+    ClusterTimeline,
+    DeclaredEnds,
+    Request,
+    cluster_timeline,
+)
+from fluence_extender.gangs.planning.decisions import Decided, Plan
+from fluence_extender.gangs.planning.demands import Demanded, Demands
+from fluence_extender.gangs.planning.known_reasons import KnownReasons, reason_to_tell
+from fluence_extender.gangs.planning.pass_memory import COUNT, Attempt, PassMemory
+from fluence_extender.gangs.planning.ranking import ranked
+from fluence_extender.gangs.planning.reservations import Blocked, Reservations, moved_to
+from fluence_extender.gangs.planning.view import View
+from fluence_extender.gangs.preemption.preempting import Preempting
+from fluence_extender.gangs.preemption.preemptions import may_preempt, preempting_priority
+from fluence_extender.gangs.queue.admission import NO_LIMITS
+from fluence_extender.gangs.queue.beside import Beside
+from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
+from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
+from fluence_extender.gangs.queue.fair_shares import is_set_aside
+from fluence_extender.gangs.queue.turns import entry_key
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.promise import Promise
+from fluence_extender.model.queue import DEFAULT_QUEUE
+from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.demand import Demand
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.ranks import rank_key
+from fluence_extender.queueing.entry import Entry
+from fluence_extender.queueing.order import Rank, has_begun
+from fluence_extender.queueing.policy import PolicyName
+from fluence_extender.room.holds import Hold, HoldKind
+from fluence_extender.room.room import Room
+
+log = structlog.get_logger(__name__)
+
+MOST_LOOKED_AT = 20_000
+"""How many members one attempt may look at when it places members beyond a gang's size one by one.
+
+Each single plan looks at all members of the gang. The next attempt goes on where this one has ended.
+"""
+
+MOST_HOPELESS = 64
+"""How many kinds of members beyond a gang's size may fail before an attempt ends."""
+
+LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
+"""The reasons of gangs that a limit or a quota keeps waiting. They are looked at again when it may let them start."""
+
+
+def plan(view: View, memory: PassMemory) -> Plan:
+    """Decide for each gang in line whether it gets its places.
+
+    The pass counts what it decides in the view, which nobody else uses. ``memory`` only saves time.
+    """
+    memory.follow(view.nodes, view.changed, view.registry.gangs.keys())
+    return Pass(view, memory).run()
+
+
+class Pass:
+    """One pass. It leaves the gangs in the view as they are, and records each decision in another copy."""
+
+    def __init__(self, view: View, memory: PassMemory) -> None:
+        self._view = view
+        self._memory = memory
+        self._planner = memory.planner
+        self._now = view.now
+        self._policy = view.queues.settings.policy
+        self._admission = view.queues.admission
+        self._order = ranked(view)
+        self._reclaims = view.queues.reclaims
+        self._pool = view.queues.pool
+        self._closed = ClosedNodes(view.queues.settings, memory.planner.eligibility, lambda: view.calendar)
+        self._room = view.room
+        self._preempting = Preempting(
+            view.preemption, view.registry, self._planner, self._reclaims, view.now, self._avoided
+        )
+        self._preemptions = self._admission.ahead = self._preempting.preemptions
+        self._demands = Demands(
+            view.registry.workloads,
+            view.registry.gangs,
+            view.room.held_nodes,
+            view.room.facts.kept_apart,
+            self._preemptions.passes,
+        )
+        self._reservations: Reservations | None = None
+        self._unreserved = 0
+        """How many blocked gangs got no reservation, because no end is known and they haven't waited long enough."""
+        self._reasons = KnownReasons(view.room, memory.shortfalls, self._demands, view.now)
+        self._idle: dict[float, bool] = {}
+        """By priority, whether preemption can't help; see `_is_idle`."""
+        self._fast = not (
+            view.room.held_nodes.holders(HoldKind.PREEMPTION) or view.room.facts.kept_apart.has_terms
+        )
+        """Whether a gang may get the reason of others unplanned: no preemptor waits, and no pod keeps others away."""
+        settings, quotas = view.queues.settings, self._admission.quotas
+        self._has_limits = quotas.active or any(one.limits != NO_LIMITS for one in settings.queues.values())
+        self._has_gaps = quotas.keeps or bool(settings.reservations)
+        """Whether other queues or operators keep something free."""
+        self._alike: dict[int, tuple[Reason, int]] = {}
+        """By the id of a demand, the reason of all gangs with it, and how many gangs had been placed by then."""
+        self._placed: list[Pod] = []
+        """The pods that got places before something was reserved."""
+        self._made = Plan(view)
+
+    def run(self) -> Plan:
+        """Try gangs in their order."""
+        gangs, view, made = self._view.registry.gangs, self._view, self._made
+        made.entitled = self._order.entitled
+        everyone, now, changing = view.grew or self._order.moved, self._now, view.changing
+        for rank, key in self._order.line:
+            if changing and key in changing:
+                continue
+            gang = gangs[key]
+            if gang.rest.until > now:
+                made.skipped.add(key)
+                continue
+            due = everyone or key in view.changed or gang.again_at <= now
+            if not due and key not in view.ends.blocked:
+                continue
+            made.tried.add(key)
+            if due or not self._keep_reservation(key, rank):
+                self._attempt(gang, rank)
+        if self._reservations is not None:
+            made.blocked, made.cluster = self._reservations.blocked, self._reservations.cluster
+        if self._admission.shares.active:
+            made.unsettled = self._has_reordered()
+        return made
+
+    def _has_reordered(self) -> bool:
+        """Return whether the set of gangs that were set aside has changed, which may change the order of the others."""
+        gangs, made = self._view.registry.gangs, self._made
+        reasons = chain(made.explained, ((one.key, one.after.reason) for one in made.decided))
+        return any(is_set_aside(reason) != is_set_aside(gangs[key].reason) for key, reason in reasons)
+
+    # Attempts.
+
+    def _attempt(self, gang: Gang, rank: Rank) -> None:
+        """Try a gang, unless others have shown why it has no place."""
+        attempt = self._memory.attempt(gang.key)
+        alike = self._alike.get(id(attempt.demand))
+        if alike is None or alike[1] != self._reasons.placements or gang.asks_since:
+            reason = self._reason_of_others(gang, rank, attempt)
+        else:
+            reason = alike[0]
+        if reason is not None:
+            if (gang.reason is not reason and gang.reason != reason) or gang.again_at < NEVER:
+                self._made.explained.append((gang.key, reason))
+            return
+        if not gang.placeless():
+            return
+        if gang.key not in self._view.changed and not self._may_look(gang):
+            self._made.postponed.append(gang.key)
+            return
+        if not self._may_plan(gang, rank):
+            self._memory.in_vain.leave(gang.key.namespace, rank)
+            self._made.deferred.append(gang.key)
+            return
+        decided = Decided(gang.copy())
+        decided.after.again_at = NEVER
+        try:
+            self._try(decided, rank)
+        except Exception as error:
+            # One gang that can't be planned must not keep the others from being placed.
+            log.exception("a gang could not be planned", gang=str(gang.key))
+            decided.after.reason = planning_failed(error)
+        self._made.decided.append(decided)
+        if decided.placed:
+            self._reasons.placements += 1
+            self._idle.clear()
+            self._admission.count(decided.after)
+            self._view.quotas.note(decided.after)
+        else:
+            self._memory.in_vain.note(gang.key.namespace)
+
+    def _may_plan(self, gang: Gang, rank: Rank) -> bool:
+        """Return whether a gang may be planned, given the failed plans of its namespace in this pass."""
+        return has_begun(rank) or self._memory.in_vain.may_plan(gang.key.namespace, rank)
+
+    def _may_look(self, gang: Gang) -> bool:
+        """Return whether a gang may be looked at now, and count the look at a large one."""
+        large = self._view.large
+        before = large.pace.left(gang.key.namespace)
+        if not large.may_look(gang):
+            return False
+        counted = before - large.pace.left(gang.key.namespace)
+        if counted:
+            self._made.large.append((gang.key.namespace, len(gang.members)))
+        return True
+
+    def _reason_of_others(self, gang: Gang, rank: Rank, attempt: Attempt) -> Reason | None:
+        """Return why a gang has no place, if gangs with its demand have none in this pass; None to try it."""
+        demand = attempt.demand
+        if demand is None and self._fast:
+            demand = attempt.demand = self._whole_demand(gang)
+        if not demand or not self._fast or gang.asks_since:
+            return None
+        if not self._is_idle(demand[1]) or (self._has_limits and self._admission.is_limited(gang)):
+            return None
+        may_reserve, pending = self._may_reserve(gang), gang.pending()
+        beside = self._beside(gang, rank, pending, self._duration_of(gang, attempt))
+        if isinstance(beside, Reason):
+            return None if may_reserve or gang.key in self._view.ends.blocked else beside
+        before = self._memory.shortfalls.full_counts
+        reason = self._reasons.of(gang, demand, pending, beside, self._may_plan(gang, rank))
+        counted = self._memory.shortfalls.full_counts - before
+        if counted:
+            self._memory.in_vain.note(gang.key.namespace, COUNT * counted)
+        if may_reserve or reason is None:
+            return None if reason is not None and reason.code in BLOCKED else reason
+        if reason.code is ReasonCode.BUSY and not (self._has_limits or self._has_gaps) and self._is_complete:
+            self._alike[id(demand)] = reason, self._reasons.placements
+        return reason
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether no later gang in line can get a reservation or be stopped by the queue."""
+        reserved = self._reservations is not None and not self._reservations.may_add
+        return reserved and self._order.cut is None and not self._is_first_come()
+
+    def _whole_demand(self, gang: Gang) -> Demanded | Literal[False]:
+        """Return the demand of a whole gang without places, False if more than its demand decides about it."""
+        size, ready = size_of(gang), gang.pending()
+        whole = not isinstance(size, Reason) and len(ready) == len(gang.alive()) == size and not gang.ended
+        if not whole or any(map(_differs, ready)):
+            return False
+        return self._demanded(gang, ready)
+
+    def _demanded(self, gang: Gang, members: Sequence[Member]) -> Demanded:
+        """Return what decides whether members have room; equal demands are one object."""
+        # Nodes and devices that are held for a gang are open to it alone, so other gangs may get another result.
+        keeper = gang.key if self._room.held_nodes.any_for(gang.key) else None
+        priority = preempting_priority(members) if may_preempt(members) else -NEVER
+        key = self._demands.key(gang, members, self._now), self._preemptions.passes(gang), keeper
+        demand = key, priority
+        return self._memory.same(demand)
+
+    def _open_to(self, gang: Gang) -> Room:
+        """Return the room as it is for a gang."""
+        return self._room.open_to(gang.key, self._preemptions.passes(gang))
+
+    def _is_idle(self, priority: float) -> bool:
+        """Return whether preemption can't help gangs of that priority."""
+        found = self._idle.get(priority)
+        if found is None:
+            found = self._idle[priority] = self._preempting.idle(priority)
+        return found
+
+    def _duration_of(self, gang: Gang, attempt: Attempt) -> float:
+        """Return how many seconds a gang without any place runs."""
+        duration = attempt.duration
+        if duration is None:
+            pods = [one.pod for one in gang.pending()]
+            duration = self._admission.ends.duration(pods, self._view.calendar)
+            if self._admission.ends.is_fixed(pods):
+                attempt.duration = duration
+        return duration
+
+    def _try(self, decided: Decided, rank: Rank) -> None:
+        """Try to place a gang."""
+        gang, now = decided.after, self._now
+        size = size_of(gang)
+        if isinstance(size, Reason):
+            return
+        ready, settled, missing = need(gang, size)
+        if not gang.begun and len(ready) < missing:
+            return
+        ready.sort(key=lambda member: rank_key(member.pod))
+        ready, later, fewest = together(gang, ready, missing)
+        needed_now = min(fewest, len(ready))
+        ready, rule = self._admission.joining(gang, ready)
+        if self._is_stopped(decided, ready, needed_now, fewest, rule):
+            return
+        if not settled and (gang.reason is None or gang.reason.incomplete):
+            decided.whole = f"{len(ready) + gang.ended} of {size} members are there"
+        allowed, over = self._admission.within_quota(gang, ready, fewest)
+        ready = ready[: max(allowed, fewest)]
+        reason = (over if allowed < fewest else None) or self._plan_as_many(decided, rank, ready, fewest)
+        needed = _needed(gang, size)
+        if reason is not None:
+            gang.again_at = min((one.refusals.next_bar_ends(now) for one in ready), default=NEVER)
+            movable = any(one.assignment is not None for one in gang.pending())
+            if missing > 0 and movable and not gang.begun and needed:
+                # Some have places that the others can't join: all get new ones together.
+                self._withdraw(decided)
+            elif needed:
+                # Nothing is freed for members beyond the gang's size.
+                lacking = [member for member in ready if member.assignment is None][:needed]
+                reason = self._consider(decided, lacking, reason)
+            reason = self._preemptions.behind(gang, reason)
+        reason = reason or over or rule
+        if not needed:
+            self._end_preemption(decided)
+        decided.again |= bool(later) and reason is None
+        gang.reason = reason
+        lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]
+        self._block(gang, rank, lacking)
+
+    def _withdraw(self, decided: Decided) -> None:
+        """Let a gang give back the places of its members that aren't bound; the next pass has the room."""
+        decided.withdrawn = decided.again = True
+        for member in decided.after.members.values():
+            if member.state in MOVABLE or member.state is WAITING:
+                member.assignment = None
+
+    def _consider(self, decided: Decided, lacking: Sequence[Member], reason: Reason) -> Reason:
+        """Find out whether to preempt for members that lack a place; return why the gang waits then."""
+        new_reason, considered = self._preempting.consider(
+            decided.after, lacking, reason, self._room, self._demands
+        )
+        if considered is not None:
+            decided.considered.append(considered)
+        self._fast = self._fast and not self._preemptions
+        return new_reason
+
+    def _avoided(self) -> frozenset[str]:
+        """Return the nodes of the reservations ahead of the gang that is tried."""
+        return self._reservations.nodes() if self._reservations is not None else frozenset()
+
+    def _end_preemption(self, decided: Decided) -> None:
+        """End the preemption for a gang that needs nothing more."""
+        considered = self._preempting.end(decided.key, self._room)
+        if considered is not None:
+            decided.considered.append(considered)
+
+    def _is_stopped(
+        self, decided: Decided, ready: list[Member], needed_now: int, fewest: int, rule: Reason | None
+    ) -> bool:
+        """Return whether something other than a lack of room keeps a gang from being tried, and record what it is.
+
+        ``needed_now`` of the members have to get places together. If fewer are ``ready``, ``rule`` says why.
+        """
+        gang = decided.after
+        obstacle = (
+            self._admission.limit(gang)
+            or (rule if len(ready) < needed_now else None)
+            or invalid(ready)
+            or self._preempting.eviction_of(gang)
+            or self._preemptions.device_conflict(gang, ready)
+            or self._over_quota(decided, ready, fewest)
+            or self._uncounted(decided, ready)
+        )
+        if obstacle is not None:
+            gang.reason = obstacle
+            if obstacle.code in LIMITED:
+                decided.aside = obstacle
+        return obstacle is not None
+
+    def _uncounted(self, decided: Decided, ready: Sequence[Member]) -> Reason | None:
+        """Return a reason to wait while nodes aren't counted for the gang's claims, None once they are."""
+        if self._room.claims.prepare(one.pod.claims for one in ready):
+            return None
+        decided.again = True
+        return UNCOUNTED
+
+    def _over_quota(self, decided: Decided, ready: Sequence[Member], fewest: int) -> Reason | None:
+        """Return which quota keeps a gang from its places, None if none does; record what it lacks.
+
+        The quota of the namespace needs room for all foreseen pods among the members, and that of the queue for the
+        ``fewest``. A queue that takes back what the members need has no objection. A gang that was placed only in part
+        gives its places back.
+        """
+        gang = decided.after
+        reason = self._view.quotas.obstacle(gang, ready)
+        if reason is not None:
+            gang.again_at = self._view.quotas.refused.until(gang.key.namespace)
+        else:
+            over = self._admission.over_quota(gang, ready, fewest)
+            asks = Resources.total(one.pod.amounts for one in ready[:fewest])
+            if over is None or self._reclaims.is_owed(gang.key, asks):
+                return None
+            reason, gang.limited, gang.shortage = over
+        settled = any(one.assignment is not None for one in gang.pending())
+        if settled and not gang.begun and _needed(gang, gang.size):
+            # The other members can't join those that have places, so all places are given back.
+            self._withdraw(decided)
+        return reason
+
+    # Places.
+
+    def _plan_as_many(self, decided: Decided, rank: Rank, ready: list[Member], fewest: int) -> Reason | None:
+        """Place all of ``ready``, or else the ``fewest`` that are needed, and then each other one that fits.
+
+        Return why some have no place, None if all have one. A gang that runs needs no members together, so each member
+        is placed by itself.
+        """
+        gang = decided.after
+        beside = self._beside(gang, rank, ready)
+        if isinstance(beside, Reason):
+            return beside
+        # If the pool lacks room for all members, only fewer of them are planned.
+        all_at_once = len(ready) <= fewest or beside.short is None
+        reason = self._plan(decided, ready, beside) if all_at_once else beside.short
+        if reason is None or len(ready) <= fewest:
+            return reason
+        needed = 0 if gang.begun and gang.whole else fewest
+        if needed:
+            beside_needed = self._beside(gang, rank, ready[:needed])
+            if isinstance(beside_needed, Reason):
+                return beside_needed
+            needed_reason = self._plan(decided, ready[:needed], beside_needed)
+            if needed_reason is not None:
+                return needed_reason
+        each_reason = self._plan_each(decided, rank, ready[needed:])
+        # What the pool lacked for all at once doesn't matter if each other member has its place.
+        return reason if beside.short is None else each_reason
+
+    def _plan(self, decided: Decided, members: list[Member], beside: Beside) -> Reason | None:
+        """Place all of ``members`` or return why not. A demand that has failed isn't planned again."""
+        gang = decided.after
+        demand = self._demanded(gang, members)
+        reason = self._reasons.of(gang, demand, members, beside)
+        if reason is not None:
+            return reason
+        reason = self._place(decided, members, beside)
+        if reason is None:
+            return None
+        self._reasons.note(gang, demand, members, reason, beside)
+        return reason_to_tell(reason, beside.short)
+
+    def _place(self, decided: Decided, members: list[Member], beside: Beside) -> Reason | None:
+        """Find places for members, and take them from the room; return why there are none."""
+        gang, room = decided.after, self._open_to(decided.after)
+        places = self._find(room, gang, members, beside)
+        if isinstance(places, Reason):
+            return places
+        self._room.occupy(((one.pod, at) for one, at in zip(members, places, strict=True)), gang.key)
+        own = {one.assignment.node for one in gang.alive() if one.assignment is not None}
+        for member, place in zip(members, places, strict=True):
+            member.assignment, member.promise = place, Promise(gang.key, gang.size, gang.queue)
+        decided.placed.extend(members)
+        if self._reservations is None:
+            self._placed.extend(one.pod for one in members)
+        else:
+            demands = [Demand(one.pod) for one in members]
+            self._reservations.cluster.start(demands, places, own, self._view.calendar + beside.duration)
+        return None
+
+    def _find(
+        self, room: Room, gang: Gang, members: Sequence[Member], beside: Beside
+    ) -> Sequence[Assignment] | Reason:
+        """Return places for all of ``members`` in a room of their gang, or why there are none."""
+        demands, settled = (
+            self._demands.of(gang, members, self._now),
+            self._demands.settled(gang),
+        )
+        if not beside.free and beside.short is None:
+            places = self._planner.find(beside.left_of(room), demands, settled)
+            if places is not None:
+                return places
+        try:
+            places = self._planner.plan(room, demands, settled)
+        except GangRefused as refused:
+            return refused.reason
+        return places if beside.free else beside.reason
+
+    def _plan_each(self, decided: Decided, rank: Rank, beyond: list[Member]) -> Reason | None:
+        """Place those of the members ``beyond`` that fit, each by itself, in turns if there are many.
+
+        Return why the first that was tried and has no place has none, None if each that was tried has one.
+        """
+        gang, reason = decided.after, None
+        attempt = self._memory.attempt(gang.key)
+        start, attempt.beyond = attempt.beyond, 0
+        hopeless: set[object] = set()
+        plans = max(MOST_LOOKED_AT // len(gang.members), 1)
+        for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
+            kind = self._demands.key(gang, [member], self._now), member.pod.duration
+            if kind in hopeless:
+                continue
+            plans -= 1
+            beside = self._beside(gang, rank, [member])
+            if isinstance(beside, Reason):
+                return beside
+            why = beside.short or self._place(decided, [member], beside)
+            if why is not None:
+                reason = reason or why
+                hopeless.add(kind)
+            else:
+                # More of them may fit, so the next pass goes on.
+                decided.again = True
+            if len(hopeless) >= MOST_HOPELESS or not plans:
+                # The next attempt begins with the others.
+                attempt.beyond = at % len(beyond)
+                break
+        return reason
+
+    # The queue.
+
+    def _stops(self, rank: Rank) -> Reason | None:
+        """Return why the queue doesn't let a gang of that rank be tried, whatever it asks; None if it does."""
+        if has_begun(rank):
+            return None
+        cut = self._order.cut
+        if cut is not None and rank > cut:
+            return BEYOND_DEPTH
+        stops = self._is_first_come() and self._reservations is not None and self._reservations.any_possible
+        return AFTER_BLOCKED if stops else None
+
+    def _beside(
+        self, gang: Gang, rank: Rank, members: Sequence[Member], duration: float | None = None
+    ) -> Beside | Reason:
+        """Return how members of a gang may be placed beside what is kept for others, or why they aren't tried."""
+        stopped = self._stops(rank)
+        if stopped is not None:
+            return stopped
+        if duration is None:
+            duration = self._admission.ends.duration([one.pod for one in members], self._view.calendar)
+        kept = None
+        closing: tuple[str, ...] = ()
+        if self._reservations is not None and (has_begun(rank) or not self._is_first_come()):
+            kept = self._reservations.cluster.kept_within(duration)
+        if not has_begun(rank) and self._view.queues.settings.reservations:
+            closing = self._closed.closing(self._queue_of(gang), duration)
+        closed = Hold(closed=self._closed.of(closing)) if closing else None
+        short = self._short_in_pool(gang, members, duration) if self._has_gaps else None
+        return Beside(kept, closed, closing, short, duration)
+
+    def _is_first_come(self) -> bool:
+        return self._policy.policy is PolicyName.FCFS
+
+    def _queue_of(self, gang: Gang) -> str:
+        """Return the name of a gang's queue."""
+        queue = self._admission.queue_of(gang)
+        return DEFAULT_QUEUE if isinstance(queue, Reason) else queue.name
+
+    def _short_in_pool(self, gang: Gang, members: Sequence[Member], duration: float) -> Reason | None:
+        """Return why a gang may not take members from what queues don't keep for themselves, None if it may."""
+        pool = self._pool
+        claim = pool.claim(gang, members)
+        if claim is None:
+            return None
+        reason = pool.obstacle(claim, Resources.total(one.pod.amounts for one in members))
+        if reason is not None or self._reservations is None:
+            return reason
+        return pool.behind(claim, self._reservations.ahead_in_pool(), self._view.calendar, duration)
+
+    def _may_reserve(self, gang: Gang) -> bool:
+        """Return whether a blocked gang may get a reservation."""
+        if self._reservations is not None:
+            return self._reservations.may_add
+        return self._unreserved < self._policy.depth or self._is_judged(gang)
+
+    def _is_judged(self, gang: Gang) -> bool:
+        """Return whether a blocked gang may get a reservation or drained nodes, or stops the gangs behind it."""
+        if self._is_first_come():
+            return True
+        starves = self._view.calendar - gang.created[0] >= self._policy.starvation_after
+        known = self._view.ends.any_known or bool(self._view.queues.settings.reservations)
+        return self._policy.depth > 0 and (known or starves)
+
+    def _keep_reservation(self, key: GangKey, rank: Rank) -> bool:
+        """Keep the reservation of a gang that hasn't changed; return False if it has to be tried again."""
+        return self._reserve().keep(key, rank)
+
+    def _reserve(self) -> Reservations:
+        """Return the reservations of this pass. The first call takes time in proportion to the size of the cluster."""
+        if self._reservations is None:
+            ends, cluster = self._view.ends, self._timeline()
+            before = {one.key: one for one in moved_to(cluster, ends.cluster, ends.blocked.values())}
+            operators = self._closed.on_rows(cluster.rows)
+            self._reservations = Reservations(
+                cluster, self._pool, self._policy, operators, before, self._view.grew
+            )
+        return self._reservations
+
+    def _timeline(self) -> ClusterTimeline:
+        """Return the timeline of the room: that of the last pass if nothing has changed since."""
+        ends, calendar = self._view.ends, self._view.calendar
+        if ends.cluster is not None and ends.cluster.revision == ends.revision and not self._placed:
+            renewed = ends.cluster.renewed(self._room, calendar)
+            if renewed is not None:
+                return renewed
+        placed = {pod.uid: self._admission.ends.end(pod, calendar) for pod in self._placed}
+        declared = DeclaredEnds(ends.leaving, ends.own, placed)
+        cluster = cluster_timeline(self._room, declared, self._planner, calendar)
+        cluster.revision = None if self._placed else ends.revision
+        return cluster
+
+    def _block(self, gang: Gang, rank: Rank, lacking: Sequence[Member]) -> None:
+        """Reserve room for a gang if it is blocked and may get a reservation."""
+        blocked = lacking and gang.reason is not None and gang.reason.code in BLOCKED
+        if not blocked or not self._may_reserve(gang):
+            return
+        calendar = self._view.calendar
+        if self._reservations is None and not self._is_judged(gang):
+            self._unreserved += 1
+            starving = gang.created[0] + self._policy.starvation_after - calendar
+            gang.again_at = min(gang.again_at, self._now + starving)
+            return
+        overtaken, claim = self._preemptions.passes(gang), self._pool.claim(gang, lacking)
+        demands = tuple(self._demands.of(gang, lacking, self._now))
+        request = Request(gang.key, demands, tuple(self._demands.settled(gang)), overtaken)
+        alike = self._demands.key(gang, lacking, self._now), overtaken, claim
+        duration = self._admission.ends.duration([one.pod for one in lacking], calendar)
+        key = entry_key(gang.key)
+        entry = Entry(key, (), gang.created, duration, where=key, queue=self._queue_of(gang))
+        self._reserve().block(Blocked(gang.key, rank, entry, alike, claim), request)
+
+
+def _needed(gang: Gang, size: int) -> int:
+    """Return how many places the gang lacks."""
+    placed = sum(1 for member in gang.alive() if member.assignment is not None)
+    return max(size - placed - gang.ended, 0)
+
+
+def _differs(member: Member) -> bool:
+    """Return whether a member may get another answer than a member with the same demand that was never placed."""
+    placed = member.assignment is not None
+    return placed or bool(member.refusals.barred or foreign_gates(member.pod))

@@ -1,0 +1,454 @@
+"""When a pass is due, and what becomes of its decisions.
+
+A pass decides on a view while the event loop goes on. So a decision is carried out only if it still holds: the gang is
+as it was, and its nodes still have the room. What doesn't hold any more is planned again at once.
+
+Reservations are only plans: nothing is booked in the ledger for them. So they can be lost at any time, and they are
+found anew from the cluster's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, fields
+from operator import attrgetter
+
+from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
+from fluence_extender.gangs.planning.decisions import Decided, Plan
+from fluence_extender.gangs.planning.reservations import Blocked
+from fluence_extender.gangs.planning.view import LiveParts, View, Views
+from fluence_extender.gangs.queue.book import is_blocked, told
+from fluence_extender.gangs.queue.ends import declared, unlike
+from fluence_extender.gangs.queue.turns import RANK, ToTry, waits
+from fluence_extender.model.accounting import MovedStart
+from fluence_extender.model.gang import GangKey, HistoryKind
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.queueing.entry import NEVER, Entitlement
+from fluence_extender.queueing.reservation import Reservation
+
+IGNORED = {"resource_version", "nominated", "refusal", "undecided", "failure", "told"}
+"""The fields of a pod on which no pass depends: kube-scheduler and we report in them while the pod waits."""
+
+# The fields of gangs, members and pods on which a pass depends.
+OF_GANG = attrgetter("size", "queue", "rest.until", "whole", "obstacle", "asks_since")
+OF_MEMBER = attrgetter("state", "assignment", "promise", "refusals.barred")
+OF_POD = attrgetter(*(one.name for one in fields(Pod) if one.compare and one.name not in IGNORED))
+
+DEFERRED_AT_ONCE = 512
+"""The most gangs that one pass tries because others have left them."""
+
+RECOUNTED_AFTER = 5.0
+"""Seconds after a gang got places until all others are tried again, to tell how many of their members still fit."""
+
+TOLD_AT_ONCE = 500
+"""The most gangs that one step tells only another reason: other work has its turn between steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A pass that has begun: the gangs that were ``looked_at`` before it, and what the cluster was like."""
+
+    looked_at: Set[GangKey]
+    basis: object
+    state: object
+    journals: tuple[int, int]
+    holds: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """What has happened since a pass began: ``anything``, and on which ``nodes``, None if it could be any node."""
+
+    anything: bool
+    nodes: set[str] | None
+
+
+class Passes:
+    """Takes views for passes over the gangs in line, and carries out what they decide."""
+
+    def __init__(self, parts: LiveParts, places: Places) -> None:
+        self._parts = parts
+        self._places = places
+        self._views = Views(parts)
+        self._begun: _Begun | None = None
+        """The pass under way, None if there is none."""
+        self._void = False
+        """Whether the plan of the pass under way is thrown away."""
+        self._basis: object = None
+        """What `_present` returned when the last pass began, None if all gangs have to be tried."""
+        self._seen = -1
+        """The end of the ledger's journal when the last plan was applied."""
+        self._ends = -1
+        """The revision of the known ends when `begin` was last called while no pass was under way."""
+        self._made_at = 0.0
+        """When a pass last began with no deferred gangs left to try."""
+        self._placed_at = NEVER
+        """When a gang first got places after all gangs were last tried, `NEVER` if none did since."""
+        self._deferred: list[GangKey] = []
+        """The gangs that passes have left for the next ones."""
+        self._looked_at: set[GangKey] = set()
+        """The gangs that were looked at since the last pass began."""
+        self._unexplained: list[tuple[GangKey, Reason]] = []
+        """The gangs for which the last pass has only found another reason, and which weren't told it yet."""
+        self._unentitled: list[tuple[GangKey, Entitlement]] = []
+        """The gangs for which it has found another entitlement, and which didn't get it yet."""
+
+    @property
+    def restless(self) -> bool:
+        """Whether another pass is wanted at once: gangs were looked at, or room may have grown since the last one."""
+        if self._begun is not None:
+            return False
+        return bool(self._looked_at or self._deferred) or self._grew(self._present())
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether gangs weren't told yet what the last pass has found."""
+        return bool(self._unexplained or self._unentitled)
+
+    def untried_for(self, now: float) -> float:
+        """Return for how many seconds gangs have waited for a pass that is due."""
+        return now - self._made_at if self._begun is not None or self.restless else 0.0
+
+    def _present(self) -> tuple[object, ...]:
+        """Return a value that changes whenever room may have grown, except by the end of a reservation."""
+        parts, queue = self._parts, self._parts.queue
+        return (
+            parts.ledger.version,
+            queue.settings.revision,
+            queue.admission.quotas.version,
+            queue.departures,
+            queue.admission.shares.epoch,
+            queue.cut(),
+            queue.closed.over(),
+        )
+
+    def _grew(self, present: object) -> bool:
+        """Return whether all gangs have to be tried: room may have grown since the last pass, or reasons are old.
+
+        Room also grows by what isn't reserved any more.
+        """
+        queue = self._parts.queue
+        moved = self._ends != queue.known_ends.revision
+        # A pod that has not ended when it should have is expected to end later.
+        overrun = queue.cluster is not None and queue.cluster.timeline.overruns(queue.now())
+        dropped = any(queue.turns.find(one.key) is None for one in queue.blocked)
+        recount = bool(queue.turns.ready) and queue.now() >= self._placed_at + RECOUNTED_AFTER
+        return self._basis != present or (bool(queue.blocked) and (moved or overrun)) or dropped or recount
+
+    def note(self, looked_at: Set[GangKey]) -> None:
+        """Note gangs that were looked at, and may have changed."""
+        self._looked_at |= looked_at
+        self._parts.queue.begin(looked_at)
+
+    def begin(self, now: float) -> View | None:
+        """Return the view for a pass if one is due; its plan has to be applied or dropped before the next one."""
+        if self._begun is not None:
+            return None
+        parts, queue = self._parts, self._parts.queue
+        present = self._present()
+        # A gang that rests stays untried. Its timer calls it when the rest is over.
+        looked_at = {key for key in self._looked_at if not self._rests(key, now)}
+        grew = self._grew(present)
+        if self._deferred and not grew:
+            looked_at.update(key for key in self._deferred[:DEFERRED_AT_ONCE] if key in parts.registry.gangs)
+            del self._deferred[:DEFERRED_AT_ONCE]
+        due = [] if grew else self._due(looked_at, now)
+        # Each gang that has changed may change the order of all, also if a rule keeps it waiting.
+        reorders = queue.admission.shares.active
+        if due or grew or (looked_at and reorders):
+            queue.admission.shares.resume()
+            everyone = grew or reorders
+            try:
+                view = self._views.take(queue.turns.ready.copy() if everyone else due, grew, now)
+            except Exception:
+                # Some changes may be taken but not copied yet, so the next view copies everything.
+                self._views = Views(parts)
+                raise
+            journals = parts.ledger.journal.now, parts.planner.eligibility.journal.now
+            holds = parts.ledger.held_nodes.revision
+            self._begun = _Begun(looked_at, present, self._state(), journals, holds)
+            if not self._deferred:
+                self._made_at = now
+        else:
+            view = None
+            queue.untried -= looked_at
+        self._looked_at, self._ends = set(), queue.known_ends.revision
+        return view
+
+    def _rests(self, key: GangKey, now: float) -> bool:
+        gang = self._parts.registry.gangs.get(key)
+        return gang is not None and gang.rest.until > now
+
+    def _due(self, looked_at: Set[GangKey], now: float) -> list[ToTry]:
+        """Return the gangs that have to be tried although room has only shrunk, in order, with the blocked gangs."""
+        queue = self._parts.queue
+        places = filter(None, map(queue.turns.find, looked_at))
+        keys = {
+            place.gang.key
+            for place in places
+            if (place.gang.key in queue.untried or place.gang.again_at <= now)
+            and place.gang.key not in self._parts.registry.dirty
+        }
+        if not keys and not (queue.blocked and self._parts.ledger.journal.now != self._seen):
+            return []
+        keys.update(one.key for one in queue.blocked)
+        due = ((key, queue.turns.find(key)) for key in keys)
+        return sorted((ToTry(place.rank, key) for key, place in due if place is not None), key=RANK)
+
+    # Applying.
+
+    def drop(self) -> None:
+        """Drop the pass that is over, so that another one is due."""
+        if self._begun is not None:
+            self._looked_at |= self._begun.looked_at
+        self._begun = self._basis = None
+        self._void = False
+
+    def void(self) -> None:
+        """Throw away the plan of a pass under way once it is made, because its view was taken in an earlier term."""
+        self._void = self._begun is not None
+
+    def apply(self, plan: Plan, now: float) -> set[GangKey]:
+        """Carry out what a pass has decided, as far as it still holds; return the gangs that have changed."""
+        parts, queue, begun, view = self._parts, self._parts.queue, self._begun, plan.view
+        assert begun is not None, "a plan is applied once, after the pass was begun"
+        if self._void:
+            self.drop()
+            return set()
+        self._begun = None
+        quiet = parts.ledger.journal.now == begun.journals[0]
+        changed = self._changed_since(view)
+        # A gang that was to be looked at again when the view was taken wasn't tried.
+        looked_at = begun.looked_at - view.changing
+        done = {key for key in queue.untried if key in plan.tried or key in looked_at}
+        queue.untried.difference_update(done - plan.skipped - changed - self._looked_at)
+        queue.untried.update(plan.deferred)
+        self._deferred = [*plan.deferred, *(() if view.grew else self._deferred)]
+        # Reasons that an earlier pass has found are still told, unless this pass has tried the gang again.
+        still_true = (pair for pair in self._unexplained if pair[0] not in plan.tried)
+        self._unexplained = [*(pair for pair in plan.explained if pair[0] not in changed), *still_true]
+        self._unentitled = list(plan.entitled)
+        for key in plan.postponed:
+            if key in parts.registry.gangs:
+                parts.registry.dirty.postpone(key)
+        for namespace, members in plan.large:
+            parts.large.pace.spend(namespace, members)
+        self._learn(view)
+        since = self._since(begun)
+        undone = False
+        for decided in plan.decided:
+            if decided.key in changed:
+                parts.registry.look_at({decided.key})
+                undone = True
+            elif not self._carry_out(decided, since, now):
+                undone = True
+        before = [one for one in view.ends.blocked.values() if one.key in parts.registry.gangs]
+        queue.blocked = [one for one in plan.blocked if one.key in parts.registry.gangs]
+        queue.cluster = plan.cluster
+        # What has happened on nodes during the pass may be in the way of reservations.
+        self._seen = parts.ledger.journal.now if quiet else begun.journals[0]
+        if view.grew:
+            self._placed_at = NEVER
+        if any(decided.placed for decided in plan.decided):
+            # The limits of queues may now keep other gangs from starting. Nothing is reserved for those.
+            parts.registry.dirty.update(queue.limited_gangs())
+            self._placed_at = min(self._placed_at, queue.now())
+        self._tell(before, queue.blocked, now)
+        # Gangs behind may use what a gang was given in vain, or what a lost reservation has kept free.
+        offered = undone or (not view.grew and _is_lost(before, plan.blocked))
+        self._basis = None if offered or plan.unsettled else begun.basis
+        return {decided.key for decided in plan.decided}
+
+    def _state(self) -> object:
+        """Return what stays the same while every decision of a pass holds whose gang hasn't changed."""
+        ledger, eligibility = self._parts.ledger, self._parts.planner.eligibility
+        return (
+            ledger.version,
+            ledger.journal.now,
+            ledger.held_nodes.revision,
+            ledger.claim_rooms.revision,
+            ledger.kept_apart.placed.revision,
+            eligibility.journal.now,
+        )
+
+    def _since(self, begun: _Begun) -> _Since:
+        """Return what has happened in the cluster since a pass began."""
+        if begun.state == self._state():
+            return _Since(False, set())
+        ledger, eligibility = self._parts.ledger, self._parts.planner.eligibility
+        taken, changed = ledger.journal.since(begun.journals[0]), eligibility.journal.since(begun.journals[1])
+        known = taken is not None and changed is not None and ledger.held_nodes.revision == begun.holds
+        return _Since(True, {*(taken or ()), *(changed or ())} if known else None)
+
+    def _changed_since(self, view: View) -> Set[GangKey]:
+        """Return the gangs that aren't any more as a view shows them, in what a pass depends on."""
+        registry = self._parts.registry
+        restated = registry.workloads.revision != view.registry.workloads.revision
+        return {
+            key
+            for key in registry.dirty.since_view
+            if (gang := registry.gangs.get(key)) is None
+            or (copied := view.registry.gangs.get(key)) is None
+            or registry.dirty.may_be_taken(key)
+            or not _is_same(gang, copied)
+            or (restated and not _asks_the_same(gang, registry.workloads, view.registry.workloads))
+        }
+
+    def explain(self, now: float) -> list[Gang]:
+        """Tell some gangs the entitlements and reasons that the last pass has found; return those with a new reason."""
+        registry, queue = self._parts.registry, self._parts.queue
+        if self._begun is not None:
+            # The pass under way reads the copies.
+            return []
+        for key, entitlement in self._unentitled[:TOLD_AT_ONCE]:
+            gang = registry.gangs.get(key)
+            if gang is not None and key in self._views.gangs:
+                gang.entitlement = self._views.gangs[key].entitlement = entitlement
+                queue.turns.put_again(gang)
+        del self._unentitled[:TOLD_AT_ONCE]
+        told = []
+        for key, reason in self._unexplained[:TOLD_AT_ONCE]:
+            gang = registry.gangs.get(key)
+            # The next pass tries a gang that has changed meanwhile.
+            if gang is None or key in registry.dirty or key in queue.untried:
+                continue
+            gang.again_at = NEVER
+            gang.explain(reason, now)
+            copied = self._views.gangs.get(key)
+            if copied is not None:
+                copied.reason, copied.again_at = reason, NEVER
+            told.append(gang)
+        del self._unexplained[:TOLD_AT_ONCE]
+        return told
+
+    def _learn(self, view: View) -> None:
+        """Take over what a pass has found out."""
+        queue, placed = self._parts.queue, view.room.facts.kept_apart.placed
+        self._parts.quotas.note_refused(view.quotas)
+        self._parts.ledger.kept_apart.placed.watch(placed)
+        queue.reclaims.learn(view.queues.reclaims)
+        queue.admission.shares.ranking = view.queues.admission.shares.ranking
+
+    def _carry_out(self, decided: Decided, since: _Since, now: float) -> bool:
+        """Carry out a decision, unless its nodes have no room any more; return whether they have."""
+        parts, after = self._parts, decided.after
+        gang = parts.registry.gangs.get(decided.key)
+        if gang is None:
+            return False
+        parts.registry.dirty.since_view.add(gang.key)
+        gang.again_at, gang.limited, gang.shortage = after.again_at, after.limited, after.shortage
+        if decided.whole:
+            gang.note(HistoryKind.WHOLE, "", decided.whole)
+        if decided.withdrawn:
+            self._places.withdraw(gang)
+        failed = self._give(gang, decided, since, now) if decided.placed else None
+        if decided.again or failed is not None:
+            parts.registry.dirty.add(gang.key)
+        gang.explain(failed or after.reason, now)
+        for considered in decided.considered:
+            parts.preemption.decide(gang, considered, now)
+        if decided.aside is not None:
+            parts.queue.set_aside(gang, decided.aside)
+        if gang.reason is not None:
+            gang.forget_first_change()
+        if not is_blocked(gang):
+            parts.queue.not_blocked(gang)
+        if decided.placed:
+            parts.queue.admission.note(gang)
+            parts.quotas.note(gang)
+        return failed is None
+
+    def _give(self, gang: Gang, decided: Decided, since: _Since, now: float) -> Reason | None:
+        """Give members the places that were decided, or others on these nodes; return why there are none."""
+        members = [gang.members[one.pod.uid] for one in decided.placed]
+        places = [one.assignment for one in decided.placed if one.assignment is not None]
+        nodes = {place.node for place in places}
+        # Rules about other pods, claims, devices and ports may depend on what happened on other nodes.
+        wide = any(
+            one.pod.ruled or one.pod.claims or one.pod.devices or one.pod.host_ports for one in members
+        )
+        stands = not (since.anything and wide) and since.nodes is not None and since.nodes.isdisjoint(nodes)
+        if stands:
+            return self._places.give(gang, members, places)
+        if since.nodes is not None:
+            since.nodes.update(nodes)
+        return self._places.plan(gang, members, now, within=nodes)
+
+    # What gangs are told.
+
+    def _tell(self, before: Sequence[Blocked], blocked: Sequence[Blocked], now: float) -> None:
+        """Tell gangs when they are expected to start, and that a start has moved."""
+        queue, registry = self._parts.queue, self._parts.registry
+        present = {one.key: one for one in blocked}
+        for old in before:
+            new = present.get(old.key)
+            if old.reservation is None or (new is not None and new.alike != old.alike):
+                continue
+            gang = registry.gangs[old.key]
+            start = NEVER if new is None or new.reservation is None else new.reservation.start
+            if new is None or new.reservation is None:
+                gang.starts_about = None
+            if start > old.reservation.start and waits(gang) and is_blocked(gang):
+                self._record_delay(gang, old.reservation, start)
+        earlier = {one.key: one for one in before}
+        for one in blocked:
+            reservation, gang = one.reservation, registry.gangs[one.key]
+            at = one.looks_again_at(queue.now(), queue.settings.policy.starvation_after)
+            if queue.now() < at < NEVER:
+                gang.again_at = min(gang.again_at, now + at - queue.now())
+                if one.key in self._views.gangs:
+                    self._views.gangs[one.key].again_at = gang.again_at
+            if reservation is not None:
+                self._promise(gang, reservation, earlier)
+
+    def _promise(self, gang: Gang, reservation: Reservation, earlier: Mapping[GangKey, Blocked]) -> None:
+        """Tell a gang when it is expected to start, if that is known."""
+        about = told(reservation.start)
+        if about is not None:
+            self._parts.registry.revision += gang.starts_about != about
+            gang.starts_about = about
+            old = earlier.get(gang.key)
+            if old is None or old.reservation is not reservation:
+                gang.foretold = gang.foretold.promised(reservation.start)
+
+    def _record_delay(self, gang: Gang, reservation: Reservation, start: float) -> None:
+        """Record that a gang starts later than it was told, at ``start``."""
+        if reservation.start != NEVER:
+            later = None if start == NEVER else int(start)
+            gang.foretold = gang.foretold.moved(
+                MovedStart(int(self._parts.queue.now()), int(reservation.start), later)
+            )
+        gang.note(HistoryKind.DELAYED, "", "it is expected to start later")
+        if start == NEVER:
+            gang.starts_about = None
+
+
+def _is_lost(before: Iterable[Blocked], after: Iterable[Blocked]) -> bool:
+    """Return whether something that was reserved before isn't reserved any more."""
+    kept = {id(one.reservation) for one in after}
+    return any(one.reservation is not None and id(one.reservation) not in kept for one in before)
+
+
+def _asks_the_same(gang: Gang, workloads: WorkloadIndex, before: WorkloadIndex) -> bool:
+    """Return whether the workloads of a gang ask the same for its pods as before."""
+    return all(
+        owner_topology(workloads, pod) == owner_topology(before, pod)
+        and declared(pod, workloads) == declared(pod, before)
+        for pod in unlike(member.pod for member in gang.members.values())
+    )
+
+
+def _is_same(gang: Gang, copied: Gang) -> bool:
+    """Return whether a gang is still as its copy in what a pass depends on."""
+    if OF_GANG(gang) != OF_GANG(copied) or gang.members.keys() != copied.members.keys():
+        return False
+    for uid, member in gang.members.items():
+        before = copied.members[uid]
+        if OF_MEMBER(member) != OF_MEMBER(before):
+            return False
+        if member.pod is not before.pod and OF_POD(member.pod) != OF_POD(before.pod):
+            return False
+    return True

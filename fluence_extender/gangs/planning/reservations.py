@@ -1,0 +1,274 @@
+"""What a pass keeps free for gangs that can't start yet.
+
+A whole gang that lacks capacity is blocked. The policy says how many of the first blocked gangs get a reservation. It
+begins at the first time at which the gang fits, by the declared ends of pods. If no declared end helps and the gang has
+waited too long, nodes are drained for it instead. Reservations aren't booked in the ledger, so after a restart the same
+ones are found. A gang for which others are preempted isn't blocked: its nodes are held until its victims are gone, and
+no reservation uses them.
+
+A pass walks the gangs in their order. A reservation depends only on the reservations before it, and a gang is placed
+beside the reservations of all gangs before it. If a gang doesn't fit earlier than in the last pass, it keeps its places
+and its start. If its start moves to a later time, the gang's history says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, takewhile
+
+import numpy as np
+
+from fluence_extender.gangs.planning.cluster_timeline import ClusterTimeline, Request
+from fluence_extender.gangs.queue.device_rows import FIRST_RESOURCE
+from fluence_extender.gangs.queue.pool import PoolClaim, PoolReservation, SharedPool
+from fluence_extender.model.gang import GangKey
+from fluence_extender.queueing.drain import cheapest
+from fluence_extender.queueing.earliest import earliest, still_free
+from fluence_extender.queueing.entry import NEVER, Entry, Footprint
+from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.policy import PolicyName, QueuePolicy
+from fluence_extender.queueing.reservation import OperatorReservation, Reservation
+
+MOST_IMPOSSIBLE = 16
+"""How many gangs that wouldn't fit even on empty nodes a pass may add to the blocked gangs."""
+
+MOST_AHEAD = 16
+"""How many of the first reservations are considered when a gang asks for room in the pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A blocked gang, and what is reserved for it, None for nothing.
+
+    ``alike`` stands for its demand: while that stays the same, the gang may keep its reservation. ``possible`` says
+    that the gang would fit on empty nodes; a gang that wouldn't blocks nobody.
+    """
+
+    key: GangKey
+    rank: Rank
+    entry: Entry
+    alike: object
+    claim: PoolClaim | None
+    possible: bool = True
+    reservation: Reservation | None = None
+
+    def looks_again_at(self, now: float, starvation_after: float) -> float:
+        """Return the time at which to try the gang again: its reserved start, or when nodes may be drained for it."""
+        if self.reservation is not None:
+            return self.reservation.start
+        starving = self.entry.created[0] + starvation_after
+        return starving if starving > now else NEVER
+
+
+class Reservations:
+    """The blocked gangs of one pass, in order, with what is reserved for them on the timeline ``cluster``.
+
+    ``before`` has the blocked gangs of the last pass, in their order. ``grew`` says whether room may have grown since
+    then. ``operators`` are the reservations that operators have made, on the rows of ``cluster``.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterTimeline,
+        pool: SharedPool,
+        policy: QueuePolicy,
+        operators: Sequence[OperatorReservation],
+        before: Mapping[GangKey, Blocked],
+        grew: bool,
+    ) -> None:
+        self.cluster = cluster
+        self._pool = pool
+        self._policy = policy
+        self._operators = operators
+        self._before = before
+        self._grew = grew
+        self.blocked: list[Blocked] = []
+        # The policy fcfs reserves nothing, but the first blocked gang stops all gangs behind it.
+        self._most = 1 if policy.policy is PolicyName.FCFS else policy.depth
+        self._left = self._most
+        """How many more gangs may be blocked that would fit on empty nodes."""
+
+    @property
+    def may_add(self) -> bool:
+        """Whether another blocked gang may be added, and get a reservation."""
+        return self._left > 0 and len(self.blocked) < self._most + MOST_IMPOSSIBLE
+
+    @property
+    def any_possible(self) -> bool:
+        """Whether a gang is blocked that would fit on empty nodes."""
+        return self._left < self._most
+
+    def keep(self, key: GangKey, rank: Rank) -> bool:
+        """Keep what was reserved for a gang in the last pass, without a search; return whether it was kept.
+
+        Room has only shrunk since then, so a gang for which nothing was found needs no search either.
+        """
+        old = self._before.get(key)
+        if self._grew or old is None or not self.may_add:
+            return False
+        kept = old.reservation
+        if kept is not None and not (
+            self._is_first_as_before(key) if kept.draining else self._is_still_free(old, kept)
+        ):
+            return False
+        self._add(replace(old, rank=rank))
+        return True
+
+    def _is_first_as_before(self, key: GangKey) -> bool:
+        """Return whether exactly what was reserved before a gang in the last pass is reserved before it now.
+
+        The cheapest nodes to drain are found among those on which nothing is reserved.
+        """
+        ahead = list(takewhile(lambda one: one.key != key, self._before.values()))
+        return [id(one.reservation) for one in ahead] == [id(one.reservation) for one in self.blocked]
+
+    def block(self, blocked: Blocked, request: Request) -> None:
+        """Add a blocked gang, and find a reservation for it beside those of the gangs before it."""
+        self.cluster.requests[blocked.entry.key] = request
+        entry = replace(blocked.entry, slots=self.cluster.slots(request.demands))
+        blocked = replace(blocked, entry=entry)
+        old = self._before.get(blocked.key)
+        known = old is not None and old.alike == blocked.alike
+        before = old.reservation if old is not None and known else None
+        not_before = self._not_before(blocked)
+        found: Reservation | None = None
+        depth, timeline = self._policy.depth, self.cluster.timeline
+        kept = before if before is not None and self._is_still_free(blocked, before) else None
+        if kept is not None and kept.start < not_before:
+            kept = None
+        if depth and not_before < NEVER:
+            found = self._earliest(entry, kept, not_before)
+        possible = found is not None or self.cluster.place(entry, timeline.capacity, NEVER) is not None
+        if found is None and possible and depth and self._starves(entry):
+            places = cheapest(timeline, entry, self.cluster, self._operators)
+            if places is not None:
+                found = Reservation(entry.key, places, NEVER, NEVER, draining=True)
+                if before is not None and _is_within(found, before):
+                    found = before
+        self._add(replace(blocked, possible=possible, reservation=found))
+
+    def _add(self, blocked: Blocked) -> None:
+        self._left -= blocked.possible
+        self.blocked.append(blocked)
+        if blocked.reservation is not None:
+            self.cluster.timeline.reserve(blocked.reservation)
+
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes that are reserved for the blocked gangs."""
+        return frozenset(chain.from_iterable(reserved_nodes(one, self.cluster) for one in self.blocked))
+
+    def ahead_in_pool(self) -> list[PoolReservation]:
+        """Return what the reservations take from the pool."""
+        return in_pool(self.blocked, self.cluster)
+
+    def _not_before(self, blocked: Blocked) -> float:
+        """Return when the pool has room for a gang beside the reservations before it, 0 if it has room now."""
+        if blocked.claim is None:
+            return 0.0
+        return self._pool.start(blocked.claim, self.ahead_in_pool(), self.cluster.timeline.now)
+
+    def _earliest(self, entry: Entry, kept: Reservation | None, not_before: float) -> Reservation | None:
+        """Return a reservation at the first moment at which the gang fits by the known ends, None if there is none.
+
+        ``kept`` can be kept, so it is the answer unless the gang fits earlier or elsewhere at that time.
+        """
+        timeline = self.cluster.timeline
+        found = earliest(timeline, entry, self.cluster, self._operators, kept, not_before)
+        if found is None:
+            return kept
+        start, places = found
+        new = Reservation(entry.key, places, start, start + entry.duration)
+        return kept if kept is not None and _is_within(new, kept) else new
+
+    def _is_still_free(self, blocked: Blocked, reservation: Reservation) -> bool:
+        """Return whether a gang can still have its reserved places for as long as it runs.
+
+        Which nodes the gang may use is checked only if it was tried in this pass. Otherwise its request isn't known.
+        """
+        entry, timeline, rows = blocked.entry, self.cluster.timeline, reservation.places.rows
+        if reservation.start <= timeline.now or reservation.end < reservation.start + entry.duration:
+            return False
+        if not still_free(reservation, timeline):
+            return False
+        closed = any(
+            one.closes(entry, reservation.start, reservation.end) and np.isin(rows, one.rows).any()
+            for one in self._operators
+        )
+        if closed:
+            return False
+        if entry.where not in self.cluster.requests:
+            return True
+        usable = self.cluster.usable(entry.where)
+        return usable is None or bool(usable[rows].all())
+
+    def _starves(self, entry: Entry) -> bool:
+        return self.cluster.timeline.now - entry.created[0] >= self._policy.starvation_after
+
+
+def reserved_nodes(blocked: Blocked, cluster: ClusterTimeline | None) -> list[str]:
+    """Return the nodes that are reserved for a blocked gang on a timeline."""
+    if cluster is None or blocked.reservation is None:
+        return []
+    names = cluster.names
+    return [names[row] for row in blocked.reservation.places.rows.tolist() if row < len(names)]
+
+
+def in_pool(blocked: Iterable[Blocked], cluster: ClusterTimeline | None) -> list[PoolReservation]:
+    """Return the first `MOST_AHEAD` reservations that take something from the pool."""
+    found = list[PoolReservation]()
+    for one in blocked:
+        if one.claim is not None and one.reservation is not None:
+            found.append(PoolReservation(one.claim, one.reservation, reserved_nodes(one, cluster)))
+            if len(found) == MOST_AHEAD:
+                break
+    return found
+
+
+def moved_to(
+    cluster: ClusterTimeline, old: ClusterTimeline | None, blocked: Iterable[Blocked]
+) -> list[Blocked]:
+    """Return blocked gangs with their reservations translated from the rows of ``old`` to those of ``cluster``.
+
+    A reservation is lost if one of its rows is gone.
+    """
+    return [
+        one
+        if old is None or one.reservation is None
+        else replace(one, reservation=_moved(cluster, old, one.reservation))
+        for one in blocked
+    ]
+
+
+def _moved(cluster: ClusterTimeline, old: ClusterTimeline, one: Reservation) -> Reservation | None:
+    if (
+        cluster.names == old.names
+        and cluster.columns == old.columns
+        and cluster.devices.catalogue is old.devices.catalogue
+    ):
+        return one
+    rows = [_row_of(cluster, old, row) for row in one.places.rows.tolist()]
+    if None in rows or not old.columns.keys() <= cluster.columns.keys():
+        return None
+    amounts = np.zeros((len(rows), cluster.timeline.room.shape[1]), dtype=np.int64)
+    amounts[:, :FIRST_RESOURCE] = one.places.amounts[:, :FIRST_RESOURCE]
+    for kind, column in old.columns.items():
+        amounts[:, cluster.columns[kind]] = one.places.amounts[:, column]
+    return replace(one, places=Footprint(np.array(rows, dtype=np.intp), amounts))
+
+
+def _row_of(cluster: ClusterTimeline, old: ClusterTimeline, row: int) -> int | None:
+    if row < len(old.names):
+        return cluster.rows.get(old.names[row])
+    if cluster.devices.catalogue is not old.devices.catalogue:
+        return None
+    return row - len(old.names) + len(cluster.names)
+
+
+def _is_within(one: Reservation, other: Reservation) -> bool:
+    """Return whether a reservation has the same places and start as another, and doesn't end later."""
+    if one.start != other.start or one.end > other.end:
+        return False
+    if not np.array_equal(one.places.rows, other.places.rows):
+        return False
+    return np.array_equal(one.places.amounts, other.places.amounts)

@@ -1,0 +1,278 @@
+"""Whether others are preempted for a gang, and which: the part of preemption that a pass decides.
+
+A gang that lacks capacity and may preempt is planned as if its victims were gone, and the nodes of that plan are held
+for it. Invariants: a pass searches for victims for few gangs, those that come first, and nothing is changed here but
+what the pass knows. `manager` carries the decisions out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.member_states import BINDING, BOUND
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.planning.demands import Demands
+from fluence_extender.gangs.preemption.evictions import Evictions
+from fluence_extender.gangs.preemption.preemptions import (
+    Preemption,
+    Preemptions,
+    may_preempt,
+    preempting_priority,
+)
+from fluence_extender.gangs.preemption.search import Found, VictimQuery, search, usable_nodes
+from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.queue.reclaims import NO_CLAIM, Reclaims, VictimClaim
+from fluence_extender.gangs.queue.turns import precedence
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.resources import Resources
+from fluence_extender.model.wording import WithNames
+from fluence_extender.placement.plan import Planner
+from fluence_extender.room.holds import HoldKind
+from fluence_extender.room.room import Room
+
+OTHERS_BUDGETS = "PodDisruptionBudgets of other namespaces forbid evictions"
+
+SEARCHES = 4
+"""The most gangs without a preemption for which one pass searches. The next ones have their turn in the next pass."""
+
+Protected = Mapping[tuple[GangKey, GangKey], tuple[float, str]]
+"""For a preemptor and a victim: until when disruption budgets forbid the eviction, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionFacts:
+    """The preemptions under way when a pass begins.
+
+    ``preemptions`` and ``evictions`` are copies. ``not_before`` says for some gangs when victims may be searched for
+    again.
+    """
+
+    preemptions: Preemptions
+    evictions: Evictions
+    protected: Protected
+    not_before: Mapping[GangKey, float]
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """What was decided about the preemption for a gang.
+
+    ``begins`` is a new preemption for it, None for no other than before. ``places`` are to be held for its members,
+    none if they stay as they are. ``ends``: a preemption under way ends. ``searched``: victims were searched for.
+    ``binding``: there may be victims once Bindings that are under way are over. ``lacking`` are the uids of the members
+    for which ``begins`` is.
+    """
+
+    begins: Preemption | None = None
+    places: tuple[Assignment, ...] = ()
+    ends: bool = False
+    searched: bool = False
+    binding: bool = False
+    lacking: tuple[str, ...] = ()
+
+
+class Preempting:
+    """Decides on preemptions in one pass, which began at ``now``.
+
+    ``registry`` has the gangs, ``reclaims`` says what queues take back. ``avoided`` returns the nodes that are reserved
+    for gangs ahead of a gang.
+    """
+
+    def __init__(
+        self,
+        facts: PreemptionFacts,
+        registry: Registry,
+        planner: Planner,
+        reclaims: Reclaims,
+        now: float,
+        avoided: Callable[[], frozenset[str]],
+    ) -> None:
+        self.preemptions = facts.preemptions
+        self._facts = facts
+        self._registry = registry
+        self._planner = planner
+        self._reclaims = reclaims
+        self._now = now
+        self._avoided = avoided
+        self._left = SEARCHES
+
+    def eviction_of(self, gang: Gang) -> Reason | None:
+        """Return why a gang is being evicted, None if it isn't."""
+        eviction = self._facts.evictions.of_gang(gang.key)
+        return None if eviction is None else eviction.why
+
+    def idle(self, priority: float) -> bool:
+        """Return whether preemption can't help gangs of that preempting priority, because there is no pod to evict."""
+        return not self.preemptions and self._facts.evictions.idle and not self._may_help(priority)
+
+    def takes_back(self, gang: Gang, members: Iterable[Member]) -> bool:
+        """Return whether the guarantee of its queue lets the gang evict gangs of other queues."""
+        return self._reclaims.is_owed(gang.key, Resources.total(one.pod.amounts for one in members))
+
+    def end(self, key: GangKey, room: Room) -> Considered | None:
+        """End the preemption for a gang; return that as a decision, None if there is none."""
+        if key not in self.preemptions and not room.held_nodes.nodes(HoldKind.PREEMPTION, key):
+            return None
+        self.preemptions.pop(key, None)
+        room.held_nodes.hold(HoldKind.PREEMPTION, key, ())
+        return Considered(ends=True)
+
+    def consider(
+        self, gang: Gang, members: Sequence[Member], reason: Reason, room: Room, demands: Demands
+    ) -> tuple[Reason, Considered | None]:
+        """Preempt for ``members``, which lack a place or a quota, if possible; return why the gang waits now."""
+        if reason.code not in (ReasonCode.BUSY, ReasonCode.OVER_QUOTA) or not may_preempt(members):
+            return reason, self.end(gang.key, room)
+        before = self.preemptions.get(gang.key)
+        if before is None:
+            if not self._may_help(preempting_priority(members)) and not self.takes_back(gang, members):
+                return reason, None
+            not_before = self._facts.not_before.get(gang.key, 0.0)
+            if self._now < not_before or self._left <= 0:
+                _look_again(gang, not_before if self._now < not_before else self._now)
+                return self._in_vain(gang, reason), None
+            self._left -= 1
+        found = self._find(gang, members, before, room, demands)
+        if found is None:
+            ended, binding = self.end(gang.key, room), self._any_binding_below(preempting_priority(members))
+            return self._in_vain(gang, reason), Considered(
+                ends=ended is not None, searched=before is None, binding=binding
+            )
+        if before is None and not found.victims:
+            return reason, Considered(searched=True)
+        begins = self._begun(gang, members, found.victims, before) if found.victims else None
+        preemption = begins or before
+        assert preemption is not None, "without victims there was a preemption before"
+        elsewhere = any(one.held_node != place.node for one, place in zip(members, found.places, strict=True))
+        places = found.places if begins is not None or preemption.projection is None or elsewhere else ()
+        if places:
+            nodes = {place.node for place in places}
+            room.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes)
+        self.preemptions[gang.key] = preemption
+        terminating = self._facts.evictions.terminating
+        _look_again(gang, terminating.next_late(preemption.pods, self._now))
+        late = terminating.late(self._now)
+        told = preemption.reason(gang.key.namespace, room.facts.holdings, late, self._facts.limits.leaving)
+        return told, Considered(begins, places, searched=True, lacking=tuple(one.pod.uid for one in members))
+
+    def _begun(
+        self, gang: Gang, members: Sequence[Member], victims: tuple[Victim, ...], before: Preemption | None
+    ) -> Preemption:
+        """Return a preemption for the gang, which replaces the one ``before``."""
+        begun = Preemption(
+            priority=preempting_priority(members),
+            device_types=frozenset(kind for member in members for kind in member.pod.devices),
+            order=precedence(gang),
+            victims=victims,
+            uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
+            owed=frozenset(victim.gang for victim in victims if victim.over),
+            allowed=self._reclaims.quota_room(gang, members),
+        )
+        if before is not None and before.granted:
+            begun.pods = dict(before.pods)
+        for victim in victims:
+            known = self._registry.gangs.get(victim.gang)
+            by_uid = known.members if known is not None else {}
+            begun.pods.update(
+                (uid, by_uid[uid].pod) for uid in victim.uids if uid in by_uid and by_uid[uid].state is BOUND
+            )
+        return begun
+
+    # The search.
+
+    def _may_help(self, priority: float) -> bool:
+        """Return whether a search may find places for a gang of that preempting priority."""
+        if self._facts.protected or self._registry.lowest_priority < priority:
+            return True
+        return priority > -math.inf and bool(self._facts.evictions.departing(None, self._now))
+
+    def _find(
+        self, gang: Gang, members: Sequence[Member], before: Preemption | None, room: Room, demands: Demands
+    ) -> Found | None:
+        """Return the victims that are needed besides the departing pods, and where the members will go.
+
+        If there are no others, the gang waits even for pods that terminate too slowly. Return None if no eviction would
+        help.
+        """
+        for patient in (False, True) if before is not None else (False,):
+            query = self._query(gang, members, before, patient, demands)
+            if query.departing or query.owed or self._registry.lowest_priority < query.priority:
+                found = search(self._registry.gangs.values(), room, self._planner, query)
+                if found is not None:
+                    return found
+        return None
+
+    def _query(
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        before: Preemption | None,
+        patient: bool,
+        demands: Demands,
+    ) -> VictimQuery:
+        protected = set()
+        for (key, victim), (until, _) in self._facts.protected.items():
+            if key == gang.key and until > self._now:
+                _look_again(gang, until)
+                protected.add(victim)
+        claim, evictions = self._claim(gang, members), self._facts.evictions
+        _look_again(gang, self._now + claim.again_in)
+        protected |= claim.spared
+        return VictimQuery(
+            gang.key,
+            demands.of(gang, members, self._now, self._avoided()),
+            demands.settled(gang),
+            evictions.departing(before, self._now, patient),
+            preempting_priority(members),
+            lambda one: one.key != gang.key and one.key not in protected and one.key not in evictions,
+            usable_nodes(self._planner, [member.pod for member in members]),
+            self.preemptions.passes(gang),
+            claim.owed,
+            self._reclaims.quota_room(gang, members),
+        )
+
+    def _claim(self, gang: Gang, members: Sequence[Member]) -> VictimClaim:
+        """Return the victims that the gang may have by the guarantee of its queue."""
+        if not self._reclaims.active:
+            return NO_CLAIM
+        taken = {victim.gang for one in self.preemptions.values() for victim in one.victims}
+        return self._reclaims.claim(gang, members, self._facts.evictions.gangs | taken)
+
+    def _any_binding_below(self, priority: int) -> bool:
+        """Return whether a gang of lower priority may become a victim as soon as its Bindings are over."""
+        if self._registry.lowest_priority >= priority:
+            return False
+        gangs = self._registry.gangs.values()
+        return any(
+            one.state is BINDING and one.pod.priority < priority
+            for gang in gangs
+            for one in gang.members.values()
+        )
+
+    def _in_vain(self, gang: Gang, reason: Reason) -> Reason:
+        """Return ``reason`` extended by a budget that forbids evictions for the gang."""
+        found = sorted(
+            (text, victim)
+            for (key, victim), (until, text) in self._facts.protected.items()
+            if key == gang.key and until > self._now
+        )
+        if not found:
+            return reason
+        own = [text for text, victim in found if victim.namespace == gang.key.namespace]
+        first, victim = found[0]
+        return reason.followed_by(
+            own[0] if own else OTHERS_BUDGETS, WithNames(first, frozenset({victim.namespace}))
+        )
+
+
+def _look_again(gang: Gang, at: float) -> None:
+    """Have a gang tried again at a time, or earlier."""
+    gang.again_at = min(gang.again_at, at)
