@@ -120,7 +120,7 @@ class PlacedPods:
         return not (living and pod.deleting) and all(self._selects(term, pod) for term in terms)
 
     def _add(self, pod: Pod, node: str, sign: int) -> list[tuple[Terms, bool]]:
-        """Add ``sign`` to each count of which the pod is part; return the keys of these counts."""
+        """Add ``sign`` to the count on the node of each rule that selects the pod; return the keys of these rules."""
         changed = [key for key in self._counts if self._counted(key, pod)]
         for key in changed:
             counts = self._counts[key]

@@ -28,9 +28,7 @@ class ChangedGangs:
 
     def __contains__(self, key: GangKey) -> bool:
         """Return whether a gang has changed."""
-        if self._count and key in self._namespaces.get(key.namespace, ()):
-            return True
-        return bool(self.put_off) and key in self.put_off.get(key.namespace, ())
+        return self.may_be_taken(key) or (bool(self.put_off) and key in self.put_off.get(key.namespace, ()))
 
     def may_be_taken(self, key: GangKey) -> bool:
         """Return whether a gang has changed and isn't put off."""

@@ -56,7 +56,6 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise
-from fluence_extender.model.queue import DEFAULT_QUEUE
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
@@ -103,12 +102,11 @@ class Pass:
         self._policy = view.queues.settings.policy
         self._admission = view.queues.admission
         self._order = ranked(view)
-        self._reclaims = view.queues.reclaims
         self._pool = view.queues.pool
         self._closed = ClosedNodes(view.queues.settings, memory.planner.eligibility, lambda: view.calendar)
         self._room = view.room
         self._preempting = Preempting(
-            view.preemption, view.registry, self._planner, self._reclaims, view.now, self._avoided
+            view.preemption, view.registry, self._planner, view.queues.reclaims, view.now, self._avoided
         )
         self._preemptions = self._admission.ahead = self._preempting.preemptions
         self._demands = Demands(
@@ -401,8 +399,7 @@ class Pass:
             gang.again_at = self._view.quotas.refused.until(gang.key.namespace)
         else:
             over = self._admission.over_quota(gang, ready, fewest)
-            asks = Resources.total(one.pod.amounts for one in ready[:fewest])
-            if over is None or self._reclaims.is_owed(gang.key, asks):
+            if over is None or self._preempting.takes_back(gang, ready[:fewest]):
                 return None
             reason, gang.limited, gang.shortage = over
         settled = any(one.assignment is not None for one in gang.pending())
@@ -546,18 +543,13 @@ class Pass:
         if self._reservations is not None and (has_begun(rank) or not self._is_first_come()):
             kept = self._reservations.cluster.kept_within(duration)
         if not has_begun(rank) and self._view.queues.settings.reservations:
-            closing = self._closed.closing(self._queue_of(gang), duration)
+            closing = self._closed.closing(self._admission.queue_name(gang), duration)
         closed = Hold(closed=self._closed.of(closing)) if closing else None
         short = self._short_in_pool(gang, members, duration) if self._has_gaps else None
         return Beside(kept, closed, closing, short, duration)
 
     def _is_first_come(self) -> bool:
         return self._policy.policy is PolicyName.FCFS
-
-    def _queue_of(self, gang: Gang) -> str:
-        """Return the name of a gang's queue."""
-        queue = self._admission.queue_of(gang)
-        return DEFAULT_QUEUE if isinstance(queue, Reason) else queue.name
 
     def _short_in_pool(self, gang: Gang, members: Sequence[Member], duration: float) -> Reason | None:
         """Return why a gang may not take members from what queues don't keep for themselves, None if it may."""
@@ -629,7 +621,7 @@ class Pass:
         alike = self._demands.key(gang, lacking, self._now), overtaken, claim
         duration = self._admission.ends.duration([one.pod for one in lacking], calendar)
         key = entry_key(gang.key)
-        entry = Entry(key, (), gang.created, duration, where=key, queue=self._queue_of(gang))
+        entry = Entry(key, (), gang.created, duration, where=key, queue=self._admission.queue_name(gang))
         self._reserve().block(Blocked(gang.key, rank, entry, alike, claim), request)
 
 

@@ -37,9 +37,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """The nodes that are new or have ``changed``, and the names of those that are ``gone``.
+    """What has changed about nodes since the last pass.
 
-    If ``gone`` is None, the nodes in ``changed`` are all that there are.
+    ``changed`` has the nodes that are new, and those that aren't as they were. ``gone`` has the names of the nodes that
+    have left. If ``gone`` is None, ``changed`` has all nodes that there are.
     """
 
     changed: Sequence[Node]

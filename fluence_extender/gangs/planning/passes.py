@@ -48,14 +48,24 @@ TOLD_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
+class _State:
+    """Revisions that stay the same while every decision of a pass holds whose gang hasn't changed."""
+
+    version: int
+    ledger_journal: int
+    node_journal: int
+    held_nodes: int
+    claim_rooms: int
+    placed_pods: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Begun:
     """A pass that has begun: the gangs that were ``looked_at`` before it, and what the cluster was like."""
 
     looked_at: Set[GangKey]
     basis: object
-    state: object
-    journals: tuple[int, int]
-    holds: int
+    state: _State
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +177,7 @@ class Passes:
                 # Some changes may be taken but not copied yet, so the next view copies everything.
                 self._views = Views(parts)
                 raise
-            journals = parts.ledger.journal.now, parts.planner.eligibility.journal.now
-            holds = parts.ledger.held_nodes.revision
-            self._begun = _Begun(looked_at, present, self._state(), journals, holds)
+            self._begun = _Begun(looked_at, present, self._state())
             if not self._deferred:
                 self._made_at = now
         else:
@@ -219,7 +227,7 @@ class Passes:
             self.drop()
             return set()
         self._begun = None
-        quiet = parts.ledger.journal.now == begun.journals[0]
+        quiet = parts.ledger.journal.now == begun.state.ledger_journal
         changed = self._changed_since(view)
         # A gang that was to be looked at again when the view was taken wasn't tried.
         looked_at = begun.looked_at - view.changing
@@ -249,7 +257,7 @@ class Passes:
         queue.blocked = [one for one in plan.blocked if one.key in parts.registry.gangs]
         queue.cluster = plan.cluster
         # What has happened on nodes during the pass may be in the way of reservations.
-        self._seen = parts.ledger.journal.now if quiet else begun.journals[0]
+        self._seen = parts.ledger.journal.now if quiet else begun.state.ledger_journal
         if view.grew:
             self._placed_at = NEVER
         if any(decided.placed for decided in plan.decided):
@@ -262,25 +270,26 @@ class Passes:
         self._basis = None if offered or plan.unsettled else begun.basis
         return {decided.key for decided in plan.decided}
 
-    def _state(self) -> object:
-        """Return what stays the same while every decision of a pass holds whose gang hasn't changed."""
+    def _state(self) -> _State:
+        """Return the present revisions."""
         ledger, eligibility = self._parts.ledger, self._parts.planner.eligibility
-        return (
-            ledger.version,
-            ledger.journal.now,
-            ledger.held_nodes.revision,
-            ledger.claim_rooms.revision,
-            ledger.kept_apart.placed.revision,
-            eligibility.journal.now,
+        return _State(
+            version=ledger.version,
+            ledger_journal=ledger.journal.now,
+            node_journal=eligibility.journal.now,
+            held_nodes=ledger.held_nodes.revision,
+            claim_rooms=ledger.claim_rooms.revision,
+            placed_pods=ledger.kept_apart.placed.revision,
         )
 
     def _since(self, begun: _Begun) -> _Since:
         """Return what has happened in the cluster since a pass began."""
-        if begun.state == self._state():
+        before, present = begun.state, self._state()
+        if before == present:
             return _Since(False, set())
-        ledger, eligibility = self._parts.ledger, self._parts.planner.eligibility
-        taken, changed = ledger.journal.since(begun.journals[0]), eligibility.journal.since(begun.journals[1])
-        known = taken is not None and changed is not None and ledger.held_nodes.revision == begun.holds
+        taken = self._parts.ledger.journal.since(before.ledger_journal)
+        changed = self._parts.planner.eligibility.journal.since(before.node_journal)
+        known = taken is not None and changed is not None and before.held_nodes == present.held_nodes
         return _Since(True, {*(taken or ()), *(changed or ())} if known else None)
 
     def _changed_since(self, view: View) -> Set[GangKey]:
@@ -309,7 +318,7 @@ class Passes:
                 gang.entitlement = self._views.gangs[key].entitlement = entitlement
                 queue.turns.put_again(gang)
         del self._unentitled[:TOLD_AT_ONCE]
-        told = []
+        explained = []
         for key, reason in self._unexplained[:TOLD_AT_ONCE]:
             gang = registry.gangs.get(key)
             # The next pass tries a gang that has changed meanwhile.
@@ -320,9 +329,9 @@ class Passes:
             copied = self._views.gangs.get(key)
             if copied is not None:
                 copied.reason, copied.again_at = reason, NEVER
-            told.append(gang)
+            explained.append(gang)
         del self._unexplained[:TOLD_AT_ONCE]
-        return told
+        return explained
 
     def _learn(self, view: View) -> None:
         """Take over what a pass has found out."""

@@ -174,7 +174,6 @@ class Preempting:
             victims=victims,
             uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
             owed=frozenset(victim.gang for victim in victims if victim.over),
-            allowed=self._reclaims.quota_room(gang, members),
         )
         if before is not None and before.granted:
             begun.pods = dict(before.pods)

@@ -37,7 +37,7 @@ from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import recorded_queue
-from fluence_extender.model.queue import PastUse, Queue, QueueLimits
+from fluence_extender.model.queue import DEFAULT_QUEUE, PastUse, Queue, QueueLimits
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.seal import without_record
@@ -105,6 +105,11 @@ class QueueAdmission:
         submission = submission_of(gang, self._registry.workloads) if submission is None else submission
         members = gang.alive() or gang.members.values()
         return self._queues.queue_of((one.pod for one in members), dict(submission.queues))
+
+    def queue_name(self, gang: Gang) -> str:
+        """Return the name of a gang's queue, that of the default queue if it has none."""
+        queue = self.queue_of(gang)
+        return DEFAULT_QUEUE if isinstance(queue, Reason) else queue.name
 
     def default_duration(self, pod: Pod) -> float | None:
         """Return the seconds that a pod of ours without a declared duration runs, None if its queue states none."""

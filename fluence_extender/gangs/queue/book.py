@@ -26,7 +26,7 @@ from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, waits
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, Queue
+from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import HOPELESS, Reason, ReasonCode, queued
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -163,7 +163,7 @@ class QueueBook:
     def _counted_queue(self, gang: Gang) -> str:
         """Return the queue in which the gang was last counted; that takes less time than to find its queue."""
         place = self.admission.usage.place(gang.key)
-        return self.queue_name(gang) if place is None else place.queue
+        return self.admission.queue_name(gang) if place is None else place.queue
 
     def problems(self, queue: Queue) -> list[str]:
         """Return the problems of a queue: each says what of it isn't in force and why."""
@@ -284,11 +284,6 @@ class QueueBook:
     def reserved_nodes(self) -> frozenset[str]:
         """Return the nodes that gangs with reservations need, and those that operators reserve for queues soon."""
         return self.closed.kept().union(*(reserved_nodes(one, self.cluster) for one in self.blocked))
-
-    def queue_name(self, gang: Gang) -> str:
-        """Return the name of a gang's queue."""
-        queue = self.admission.queue_of(gang)
-        return DEFAULT_QUEUE if isinstance(queue, Reason) else queue.name
 
 
 def is_blocked(gang: Gang) -> bool:
