@@ -112,7 +112,7 @@ def _writes(plane: ControlPlane) -> dict[str, Write]:
         "a new direct pod": _creates(admin, _owned(pod("", SCHEDULER_NAME))),
         "a new direct pod of a user": _creates(admin, _named(pod("", SCHEDULER_NAME))),
         "a new filtered pod": _creates(admin, _filtered(_owned(pod("", SCHEDULER_NAME)))),
-        "a new pod that is bound at birth": _creates(controller, _placed(pod("", SCHEDULER_NAME))),
+        "a new pod that is created with its node": _creates(controller, _placed(pod("", SCHEDULER_NAME))),
         "the patch that removes the gate": lambda _: _patches(service, f"{PODS}/gated", ungated),
         "a label of a bound pod": lambda number: _patches(
             admin, f"{PODS}/bound", {"metadata": {"labels": {"seen": str(number)}}}

@@ -295,7 +295,7 @@ def section(found: Found, nodes: int, pods: int, engine: str) -> str:
         "msgspec": "bare lists, names and uids read with msgspec",
         "json": "bare lists, read with `json.loads`",
         "imports": "Python and the imports alone",
-        "ready": "`serve` from its birth to ready",
+        "ready": "`serve` from its start to ready",
     }
     rows = "\n".join(
         f"| {names[name]} | {walls[name]:.2f} | {owns[name]:.2f} | {walls['ready'] / walls[name]:.2f} |"

@@ -52,7 +52,8 @@ its PodGroup. A filtered pod takes five: the nomination, the patch that removes 
 kube-scheduler's Event and the status. Patches name the gate, carry the pod's uid, and return only metadata, so that
 the API server needn't write out the whole pod.
 
-Pods of Jobs that are [bound at birth](../concepts.md#jobs-placed-before-their-pods-exist) take the fewest: their
+Pods of Jobs that are
+[created with their node](../concepts.md#jobs-placed-before-their-pods-exist) take the fewest: their
 creation and the status from the kubelet. There is no Binding, no Event about it, and nothing for kube-scheduler or the
 filter verb to do, which is worth more than the policy that gives them their node costs.
 

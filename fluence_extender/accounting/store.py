@@ -86,12 +86,12 @@ def write(connection: Connection, batch: Sequence[PodAccount], now: int) -> None
         connection.execute(_upsert(connection, amounts).on_conflict_do_nothing(), held)
     add(connection, charges)
     by_uid = {one.uid: one for one in given}
-    foretold: dict[str, PodAccount | None] = {}
+    with_starts: dict[str, PodAccount | None] = {}
     for row in rows:
         account = by_uid[row["uid"]]
-        if row["run"] not in foretold or account.promised is not None or account.moves:
-            foretold[row["run"]] = account
-    put_runs(connection, foretold)
+        if row["run"] not in with_starts or account.promised is not None or account.moves:
+            with_starts[row["run"]] = account
+    put_runs(connection, with_starts)
     put_fact(connection, SEEN, now)
 
 
@@ -159,13 +159,13 @@ def add(connection: Connection, charges: Counter[Used]) -> None:
         )
 
 
-def put_runs(connection: Connection, foretold: Mapping[str, PodAccount | None]) -> None:
-    """Make the rows of runs anew from their pods. Their promised starts stay unless ``foretold`` has new ones."""
-    keys = list(foretold)
+def put_runs(connection: Connection, with_starts: Mapping[str, PodAccount | None]) -> None:
+    """Make the rows of runs anew from their pods. Their promised starts stay unless ``with_starts`` has new ones."""
+    keys = list(with_starts)
     for at in range(0, len(keys), AT_ONCE):
         rows = _run_rows(connection, keys[at : at + AT_ONCE])
         for row in rows:
-            known = foretold[row["run"]]
+            known = with_starts[row["run"]]
             row["promised"] = known.promised if known is not None else None
             row["moves"] = _moves(known.moves if known is not None else ())
         silent = [row for row in rows if row["promised"] is None and not row["moves"]]

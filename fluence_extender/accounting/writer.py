@@ -34,12 +34,8 @@ SPOOL = 100_000
 BATCH = 500
 """The most pods in one transaction."""
 
-GATHER = 1.0
-"""Seconds in which accounts are gathered before they are written."""
-
-RETRY = 2.0
 LONGEST_RETRY = 60.0
-"""Seconds between attempts on a database that can't be written."""
+"""The most seconds between attempts on a database that can't be written."""
 
 BEAT = 30.0
 """Seconds between two notes that the cluster was seen, and between two removals of old pods."""
@@ -61,6 +57,17 @@ class WriterFigures:
     last_write: Callable[[float], None] = lambda _: None
 
 
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Seconds in which accounts are gathered before they are written, and before the first retry of a failed write."""
+
+    gather: float = 1.0
+    retry: float = 2.0
+
+
+USUAL_PAUSES = Pauses()
+
+
 class AccountWriter:
     """Implements `AccountSink` on the database at ``url``; accounts are kept for ``keep`` days, 0 forever.
 
@@ -74,16 +81,14 @@ class AccountWriter:
         figures: WriterFigures | None = None,
         spool: int = SPOOL,
         clock: Callable[[], float] = time.time,
-        gather: float = GATHER,
-        retry: float = RETRY,
+        pauses: Pauses = USUAL_PAUSES,
     ) -> None:
         self._url = url
         self._keep = keep
         self._figures = figures or WriterFigures()
         self._most = spool
         self._clock = clock
-        self._gather = gather
-        self._retry = retry
+        self._pauses = pauses
         self._spool: OrderedDict[str, PodAccount] = OrderedDict()
         self._running: frozenset[str] | None = None
         self._leading = False
@@ -153,7 +158,7 @@ class AccountWriter:
     # The thread.
 
     def _run(self) -> None:
-        pause = self._retry
+        pause = self._pauses.retry
         while not self._over():
             try:
                 self._turn()
@@ -163,9 +168,9 @@ class AccountWriter:
                 if self._ending:
                     return
                 self._wait(pause)
-                pause = min(pause * 2, max(LONGEST_RETRY, self._retry))
+                pause = min(pause * 2, max(LONGEST_RETRY, self._pauses.retry))
             else:
-                pause = self._retry
+                pause = self._pauses.retry
         self._disconnect()
 
     def _over(self) -> bool:
@@ -188,7 +193,7 @@ class AccountWriter:
             self._disconnect()
             return
         if not self._ending:
-            self._wait(self._gather)
+            self._wait(self._pauses.gather)
         connection = self._connected()
         self._take_over(connection)
         while batch := self._next():

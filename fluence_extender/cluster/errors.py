@@ -15,7 +15,7 @@ Every failure to read or write the cluster is a `ClusterError`:
       Invalid              422: the API server refuses the content
       TooManyRequests      429, 503: the call may be repeated later
       Disrupted            429 of an eviction: a PodDisruptionBudget forbids it
-      Unforeseeable        what the API server would make of a pod can't be found out, or isn't ours to place
+      PodsUnknown        what the API server would make of a pod can't be found out, or isn't ours to place
 
 `NotLeading` isn't among them: this replica withheld the write, so no call failed.
 
@@ -97,7 +97,7 @@ class Disrupted(ClusterError):
     """A PodDisruptionBudget forbids the eviction for now."""
 
 
-class Unforeseeable(ClusterError):
+class PodsUnknown(ClusterError):
     """What the API server would make of a pod can't be found out, or isn't ours to place."""
 
 

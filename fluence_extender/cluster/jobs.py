@@ -20,7 +20,7 @@ from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiR
 from fluence_extender.cluster.decode.objects import readable
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.resource_quota import decode_charge
-from fluence_extender.cluster.errors import Conflict, Gone, Invalid, NoAnswer, Unforeseeable
+from fluence_extender.cluster.errors import Conflict, Gone, Invalid, NoAnswer, PodsUnknown
 from fluence_extender.cluster.port import BINDS_FOR, Json
 from fluence_extender.cluster.reads import try_pod
 from fluence_extender.cluster.resumables import RESUMABLES
@@ -46,8 +46,8 @@ class ApiJobs:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
-        """See `Cluster.foresee`. One GET of the workload and for each shape one POST of a pod with dryRun."""
+    async def dry_run(self, job: Resumable) -> tuple[Pod, ...]:
+        """See `Cluster.dry_run`. One GET of the workload and for each shape one POST of a pod with dryRun."""
         raw = await self._read(job)
         manifests = _first_pods(job, raw)
         created = RESUMABLES[type(job)].decode(raw).created
@@ -59,9 +59,9 @@ class ApiJobs:
         raw = (await try_pod(self._connection, manifest, f"try {named}")).raw
         pod = decode_pod(raw)
         if pod.node:
-            raise Unforeseeable(f"{named} would be created on node {pod.node} (spec.nodeName)")
+            raise PodsUnknown(f"{named} would be created on node {pod.node} (spec.nodeName)")
         if not pod.ours:
-            raise Unforeseeable(f"{named} would be created for scheduler {pod.scheduler}")
+            raise PodsUnknown(f"{named} would be created for scheduler {pod.scheduler}")
         return replace(pod, charge=decode_charge(raw))
 
     async def resume(
@@ -128,7 +128,7 @@ class ApiJobs:
 def _first_pods(job: Resumable, raw: bytes) -> list[Json]:
     """Return the manifests of the workload's first pods, one of each shape; ``raw`` is the present workload.
 
-    Raise `Conflict` if its spec has changed since it was observed, and `Unforeseeable`.
+    Raise `Conflict` if its spec has changed since it was observed, and `PodsUnknown`.
     """
     kind = RESUMABLES[type(job)]
     if kind.decode(raw).generation != job.generation:
@@ -136,7 +136,7 @@ def _first_pods(job: Resumable, raw: bytes) -> list[Json]:
     try:
         return kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **msgspec.json.decode(raw)})
     except UNFIT as error:
-        raise Unforeseeable(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
+        raise PodsUnknown(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
 
 
 def _key(job: Resumable) -> str:

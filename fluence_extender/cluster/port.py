@@ -208,7 +208,7 @@ class TryPod(Protocol):
     def __call__(self, manifest: Json, attempt: str) -> Awaitable[TriedPod]:
         """Return the pod that the API server would make of ``manifest``; ``attempt`` says for messages what it does.
 
-        A field that doesn't exist is refused. Raise `ClusterError`, and `Unforeseeable` where a webhook allows no
+        A field that doesn't exist is refused. Raise `ClusterError`, and `PodsUnknown` where a webhook allows no
         trial.
         """
         ...
@@ -288,17 +288,17 @@ class Cluster(Protocol):
     While another replica leads, a write raises `NotLeading`.
     """
 
-    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
+    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> int:
         """Set ``status.nominatedNodeName`` ("" clears it), and ``annotations`` in the same write.
 
-        A pod that is already bound stays as it is.
+        A pod that is already bound stays as it is. Return the pod's resourceVersion after the write.
         """
         ...
 
-    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> None:
+    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> int:
         """Remove the scheduling gate of that name, and merge ``annotations`` into the pod by the same write.
 
-        Do nothing if the pod doesn't have the gate.
+        Do nothing if the pod doesn't have the gate. Return the pod's resourceVersion after the write.
         """
         ...
 
@@ -361,7 +361,7 @@ class Cluster(Protocol):
         """
         ...
 
-    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
+    async def dry_run(self, job: Resumable) -> tuple[Pod, ...]:
         """Return the first pod of each shape that the workload's controller would create; none is created.
 
         That is one pod for a Job, and otherwise one for each of `Resumable.groups`. The pod has passed admission as a
@@ -372,7 +372,7 @@ class Cluster(Protocol):
 
         Raise `Gone` if the workload, or the one of that uid, doesn't exist any more; `Conflict` if its spec has
         changed since it was observed; `Denied` or `Invalid` with the API server's message if it would refuse the
-        pod; and `Unforeseeable` if the workload can only be resumed without a plan, because its pods wouldn't be
+        pod; and `PodsUnknown` if the workload can only be resumed without a plan, because its pods wouldn't be
         ours to place or a webhook allows no trial.
         """
         ...

@@ -16,7 +16,7 @@ from fluence_extender.cluster.budgets import Budget, decode_budgets
 from fluence_extender.cluster.connection import ApiRequest, Connection
 from fluence_extender.cluster.decode.objects import decode_headed, decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.errors import ClusterError, Gone, Unforeseeable
+from fluence_extender.cluster.errors import ClusterError, Gone, PodsUnknown
 from fluence_extender.cluster.port import Json, Lease, OwnPods, TriedPod
 from fluence_extender.model.names import SCHEDULER_NAMES
 from fluence_extender.model.pod import Pod
@@ -137,7 +137,7 @@ async def disruption_budgets(connection: Connection) -> tuple[Budget, ...] | Non
 async def try_pod(connection: Connection, manifest: Json, attempt: str, strict: bool = False) -> TriedPod:
     """Return the pod that the API server would make of ``manifest``. One POST, a dry run.
 
-    ``strict``: a field that doesn't exist is refused. Raise `ClusterError`, and `Unforeseeable` where a webhook allows
+    ``strict``: a field that doesn't exist is refused. Raise `ClusterError`, and `PodsUnknown` where a webhook allows
     no trial.
     """
     path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
@@ -147,5 +147,5 @@ async def try_pod(connection: Connection, manifest: Json, attempt: str, strict: 
     except ClusterError as error:
         if error.status != NO_DRY_RUN or (strict and UNKNOWN_FIELD in error.words):
             raise
-        raise Unforeseeable(str(error), error.status) from error
+        raise PodsUnknown(str(error), error.status) from error
     return TriedPod(answer.body, answer.warnings)

@@ -7,8 +7,8 @@ do on a real API server.
 from __future__ import annotations
 
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.embeddedcluster.births import node_at_birth
 from fluence_extender.embeddedcluster.classes import classify, take_off_copies
+from fluence_extender.embeddedcluster.planned_nodes import planned_node
 from fluence_extender.embeddedcluster.suspension import suspend_if_it_waits
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.kinds.defaults import AdmissionObjects, with_defaults
@@ -51,7 +51,7 @@ def admitted(
     node = ""
     if waits:
         classify(draft)
-        node = node_at_birth(draft.object) if bound else ""
+        node = planned_node(draft.object) if bound else ""
         take_off_copies(draft)
     request = AdmissionRequest(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"])
     changed = draft.object

@@ -19,7 +19,7 @@ from fluence_extender.cluster.errors import (
     Conflict,
     Disrupted,
     Gone,
-    Unforeseeable,
+    PodsUnknown,
 )
 from fluence_extender.cluster.port import (
     BINDS_FOR,
@@ -241,19 +241,20 @@ class EmbeddedCluster:
 
     # The writes of the port.
 
-    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
+    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> int:
         """See `Cluster.nominate`."""
         now = await self._accept("nominate", pod)
-        if not now.node:
-            noted = {**now.annotations, **annotations}
-            self._update(now, lambda p: replace(p, nominated=node, annotations=noted))
+        if now.node:
+            return now.revision
+        noted = {**now.annotations, **annotations}
+        return self._update(now, lambda p: replace(p, nominated=node, annotations=noted))
 
-    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> None:
+    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> int:
         """See `Cluster.ungate`."""
         now = await self._accept("ungate", pod)
         annotations = {**now.annotations, **(annotations if gate in now.gates else {})}
         gates = tuple(one for one in now.gates if one != gate)
-        self._update(now, lambda _: replace(now, gates=gates, annotations=annotations))
+        return self._update(now, lambda _: replace(now, gates=gates, annotations=annotations))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""
@@ -331,12 +332,12 @@ class EmbeddedCluster:
         """See `Cluster.report_job`."""
         self.put(replace(self.job(job), unsatisfiable=why))
 
-    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
-        """See `Cluster.foresee`."""
-        await self._begin("foresee", f"{job.namespace}/{job.name}")
+    async def dry_run(self, job: Resumable) -> tuple[Pod, ...]:
+        """See `Cluster.dry_run`."""
+        await self._begin("dry_run", f"{job.namespace}/{job.name}")
         self.job(job)
         if job.uid not in self.first_pods:
-            raise Unforeseeable(f"the template of {job.namespace}/{job.name} isn't known", 400)
+            raise PodsUnknown(f"the template of {job.namespace}/{job.name} isn't known", 400)
         return self.first_pods[job.uid]
 
     async def resume(
@@ -405,10 +406,12 @@ class EmbeddedCluster:
         if now.version != job.version:
             raise Conflict(f"{job.namespace}/{job.name} has changed", 409)
 
-    def _update(self, now: Pod, change: Callable[[Pod], Pod]) -> None:
+    def _update(self, now: Pod, change: Callable[[Pod], Pod]) -> int:
+        """Write a changed pod; return its resourceVersion after that."""
         changed = change(now)
         if changed != now:
             self.put(changed)
+        return self.pod(now).revision
 
 
 def _key(one: Watched) -> Key:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 
 from fluence_extender.cluster.port import (
@@ -29,6 +30,7 @@ from fluence_extender.devices.judge import Judge
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.leadership.replay import take_up_devices
 from fluence_extender.gangs.leadership.standby import Standby
+from fluence_extender.gangs.lifecycle.core_parts import CoreParts
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -57,7 +59,27 @@ from fluence_extender.room.ledger import Ledger
 PODS_AT_ONCE = 64
 """The most pods that are taken in again before other work has its turn."""
 
-ReadResources = Callable[[ResourcesFile], VirtualResources | None]
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the controller asks and tells; without a port it does without.
+
+    ``read_resources`` returns the resources to adopt from a changed resources.yaml, if any. ``sink`` receives what pods
+    hold, for the account of past work. ``judge`` has the selectors of claims evaluated; without one they are evaluated
+    at once. ``chooser`` picks the nodes of equal members; without one they are placed by first fit. ``on_preempted`` is
+    called for each gang whose eviction begins. ``on_waited`` is called with the namespace, the reason, the priority and
+    the seconds of each wait of a gang that has become whole.
+    """
+
+    read_resources: Callable[[ResourcesFile], VirtualResources | None] = lambda _: None
+    sink: AccountSink | None = None
+    judge: Judge | None = None
+    chooser: NodeChooser | None = None
+    on_preempted: Callable[[], None] = lambda: None
+    on_waited: Callable[[str, str, int, float], None] = lambda *_: None
+
+
+NO_PORTS = Ports()
 
 
 class Controller:
@@ -65,13 +87,7 @@ class Controller:
 
     ``clock`` measures waiting times, and ``calendar`` returns seconds since the epoch, for times that people read.
     ``revision`` grows when the cluster changes, and the registry's revision when a gang changes. ``leading`` says
-    whether this replica decides; a replica that may have to stand by starts with False. ``read_resources`` returns the
-    resources to adopt from a changed resources.yaml, if any. ``on_preempted`` is called for each gang whose eviction
-    begins. ``sink`` receives what pods hold, for the account of past work; it is None if no account is kept.
-    ``judge`` has the selectors of claims evaluated; without one they are evaluated at once. ``chooser`` picks the nodes
-    of equal members; without one they are placed by first fit.
-    ``on_waited`` is called with the namespace, the reason, the priority and the seconds of each wait of a gang that has
-    become whole.
+    whether this replica decides; a replica that may have to stand by starts with False.
     """
 
     def __init__(
@@ -81,26 +97,15 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         calendar: Callable[[], float] = time.time,
         leading: bool = True,
-        read_resources: ReadResources = lambda _: None,
-        on_preempted: Callable[[], None] = lambda: None,
-        sink: AccountSink | None = None,
-        on_waited: Callable[[str, str, int, float], None] = lambda *_: None,
-        judge: Judge | None = None,
-        chooser: NodeChooser | None = None,
+        ports: Ports = NO_PORTS,
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)
         self.eligibility = EligibilityIndex()
-        self.lifecycle = Lifecycle(
-            self.registry,
-            ledger,
-            Planner(self.eligibility, Topology(self.eligibility, ledger.graph.levels)),
-            limits or Limits(),
-            clock,
-            on_preempted,
-            self._count_waits,
-        )
-        self._memory = PassMemory(ledger.graph.levels, chooser)
+        planner = Planner(self.eligibility, Topology(self.eligibility, ledger.graph.levels))
+        core = CoreParts(self.registry, ledger, planner, limits or Limits(), clock)
+        self.lifecycle = Lifecycle(core, ports.on_preempted, self._count_waits)
+        self._memory = PassMemory(ledger.graph.levels, ports.chooser)
         self.queue = self.lifecycle.queue
         self._queue_reports = QueueReports(
             self.queue, self.lifecycle.admission.usage, self.eligibility.nodes, calendar
@@ -113,13 +118,12 @@ class Controller:
             calendar,
         )
         self._accounts = (
-            PodAccounts(sink, self.registry, self.lifecycle.admission, calendar) if sink is not None else None
+            PodAccounts(ports.sink, self.registry, self.lifecycle.admission, calendar) if ports.sink else None
         )
-        self._on_waited = on_waited
-        self._births = self.lifecycle.births
+        self._expected_pods = self.lifecycle.expected_pods
         self._clock = clock
-        self._read_resources = read_resources
-        self.devices = DeviceBook(judge or Judge(Evaluations().judge))
+        self._ports = ports
+        self.devices = DeviceBook(ports.judge or Judge(Evaluations().judge))
         self._again: dict[str, None] = {}
         self._pods: dict[str, Pod] = {}
         self.started = False
@@ -222,7 +226,7 @@ class Controller:
         if kind is Kind.POD:
             self._looked = 0
             present = {one.uid for one in listed if isinstance(one, Pod)}
-            for pod in [one for one in self._pods.values() if one.uid not in present and not one.foreseen]:
+            for pod in [one for one in self._pods.values() if one.uid not in present and not one.expected]:
                 self._drop(pod)
         elif kind is Kind.NODE:
             names = {one.name for one in listed if isinstance(one, Node)}
@@ -234,7 +238,7 @@ class Controller:
             if issubclass(WORKLOADS[kind], Resumable):
                 self._list_jobs(WORKLOADS[kind], [one for one in workloads if isinstance(one, Resumable)])
             elif kind is Kind.JOB_SET:
-                self._births.job_sets_listed(one for one in workloads if isinstance(one, JobSet))
+                self._expected_pods.job_sets_listed(one for one in workloads if isinstance(one, JobSet))
             return
         for one in listed:
             self._put(one)
@@ -246,7 +250,7 @@ class Controller:
             case Node():
                 self._put_node(observed)
             case ResourcesFile():
-                resources = self._read_resources(observed)
+                resources = self._ports.read_resources(observed)
                 if resources is not None:
                     self.replace_resources(resources)
             case _ if isinstance(observed, Workload):
@@ -254,21 +258,21 @@ class Controller:
                 if isinstance(observed, Resumable):
                     self._put_job(observed)
                 elif isinstance(observed, JobSet):
-                    self._births.job_set_seen(observed)
+                    self._expected_pods.job_set_seen(observed)
 
     def _list_jobs(self, kind: type[Workload], jobs: Iterable[Resumable]) -> None:
         present = {job.uid: job for job in jobs}
-        known = [one for one in self._births.jobs() if isinstance(one, kind)]
+        known = [one for one in self._expected_pods.jobs() if isinstance(one, kind)]
         for job in [one for one in known if one.uid not in present]:
-            self._births.job_gone(job)
+            self._expected_pods.job_gone(job)
         for job in present.values():
             self._put_job(job)
 
     def _put_job(self, job: Resumable) -> None:
         if self.queue.settings.is_kueues(job):
-            self._births.job_gone(job)
+            self._expected_pods.job_gone(job)
             return
-        self._births.job_seen(job)
+        self._expected_pods.job_seen(job)
 
     def _drop(self, observed: object) -> None:
         self.revision += 1
@@ -276,7 +280,6 @@ class Controller:
             case Pod():
                 self._drop_pod(observed)
             case Node():
-                self.lifecycle.growth.sizes.add(observed.allocatable)
                 self.lifecycle.node_holds.drop(observed.name)
                 self.eligibility.drop(observed.name)
                 self.devices.drop_node(observed.name)
@@ -286,9 +289,9 @@ class Controller:
             case _ if isinstance(observed, Workload):
                 self.registry.drop_workload(observed)
                 if isinstance(observed, Resumable):
-                    self._births.job_gone(observed)
+                    self._expected_pods.job_gone(observed)
                 elif isinstance(observed, JobSet):
-                    self._births.job_set_gone(observed)
+                    self._expected_pods.job_set_gone(observed)
 
     def _put_node(self, node: Node) -> None:
         self.lifecycle.node_holds.put(node)
@@ -335,8 +338,8 @@ class Controller:
         old = self._pods.get(pod.uid)
         if old is not None and old.resource_version == pod.resource_version and old == pod:
             return
-        if not pod.foreseen:
-            taken_over = self._births.arrived(pod)
+        if not pod.expected:
+            taken_over = self._expected_pods.arrived(pod)
             if taken_over is not None:
                 old = self._pods.pop(taken_over.uid)
                 self.devices.drop_pod(taken_over.uid)
@@ -351,9 +354,9 @@ class Controller:
         if self._accounts is not None:
             self._accounts.changed(pod)
 
-    def _foresee(self, whole: bool = False) -> list[Pod]:
-        """Bring foreseen pods up to date, only a part unless ``whole``; return those that are new or changed."""
-        gone, coming = self._births.changes(whole)
+    def _find_shapes(self, whole: bool = False) -> list[Pod]:
+        """Bring expected pods up to date, only a part unless ``whole``; return those that are new or changed."""
+        gone, coming = self._expected_pods.changes(whole)
         for pod in gone:
             self._drop_pod(pod)
         for pod in coming:
@@ -383,8 +386,8 @@ class Controller:
             return
         if self._dropped is not None:
             self._dropped.add(pod.uid)
-        if not pod.foreseen:
-            self._births.pod_gone(pod)
+        if not pod.expected:
+            self._expected_pods.pod_gone(pod)
         if self._accounts is not None:
             self._accounts.leaves(pod.uid)
         for uid in self.ledger.gated_beside(pod.uid):
@@ -400,7 +403,7 @@ class Controller:
         """
         self.revision += 1
         # The pods may have been listed before the queues that decide which records count.
-        own = [pod for pod in self._pods.values() if pod.ours and not pod.foreseen]
+        own = [pod for pod in self._pods.values() if pod.ours and not pod.expected]
         for before, pod in zip(own, map(self.lifecycle.admission.believed, own), strict=True):
             if pod != before:
                 self._pods[pod.uid] = pod
@@ -424,7 +427,7 @@ class Controller:
 
     def versions(self) -> dict[str, str]:
         """Return the resourceVersions of our pods that exist, by uid."""
-        return {pod.uid: pod.resource_version for pod in self._pods.values() if pod.ours and not pod.foreseen}
+        return {pod.uid: pod.resource_version for pod in self._pods.values() if pod.ours and not pod.expected}
 
     def end_look(self) -> None:
         """Stop recording which pods are deleted meanwhile."""
@@ -439,8 +442,8 @@ class Controller:
     def _begin_to_lead(self) -> None:
         self.registry.catch_up()
         self.lifecycle.admission.shares.take_over()
-        self._births.lead()
-        self._foresee(whole=True)
+        self._expected_pods.lead()
+        self._find_shapes(whole=True)
         self.lifecycle.lead()
         if self._accounts is not None:
             self._accounts.begin()
@@ -450,8 +453,8 @@ class Controller:
         self.leading = False
         if self._accounts is not None:
             self._accounts.stand_down()
-        self._births.stand_down()
-        self._foresee(whole=True)
+        self._expected_pods.stand_down()
+        self._find_shapes(whole=True)
         self.lifecycle.preemption.forget()
         self.lifecycle.growth.forget()
         self.lifecycle.node_holds.forget()
@@ -465,7 +468,7 @@ class Controller:
         """
         version, dropped = int(look.version), self._dropped or set()
         self._looked = 0
-        known = [one for one in self._pods.values() if one.ours and not one.foreseen]
+        known = [one for one in self._pods.values() if one.ours and not one.expected]
         for pod in [one for one in known if one.uid not in look.uids]:
             if pod.revision <= version:
                 self._drop_pod(pod)
@@ -495,8 +498,10 @@ class Controller:
         if not self.started:
             return None
         self.take_decided()
-        self.lifecycle.resume_places(self._foresee())
+        self.lifecycle.resume_places(self._find_shapes())
         if not self.leading:
+            # A step settles gangs after they were taken off the changed ones.
+            self.registry.dirty.since_view.update(self.registry.dirty)
             self._standby.step()
             return None
         return self.lifecycle.begin()
@@ -504,6 +509,14 @@ class Controller:
     def plan(self, view: View) -> Plan:
         """Make a pass. It may take long, so it may run in a thread of its own, while no other pass does."""
         return plan(view, self._memory)
+
+    def view_aside(self) -> View:
+        """Return a view with nobody in line, for a simulation; `new_memory` returns what its pass needs besides."""
+        return self.lifecycle.passes.view_aside(self._clock())
+
+    def new_memory(self) -> PassMemory:
+        """Return an empty memory for a pass on such a view."""
+        return PassMemory(self.ledger.graph.levels)
 
     def finish(self, plan: Plan | None) -> list[Action]:
         """Carry out what a pass has decided, if one is over; return what has to be done now."""
@@ -526,7 +539,7 @@ class Controller:
     def _count_waits(self, gang: Gang) -> None:
         """Tell the waits of a gang that has become whole."""
         for reason, seconds in waits(gang):
-            self._on_waited(gang.key.namespace, reason, gang.priority, seconds)
+            self._ports.on_waited(gang.key.namespace, reason, gang.priority, seconds)
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if the pod isn't known."""

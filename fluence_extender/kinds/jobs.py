@@ -37,7 +37,7 @@ EARLIER_JOB_NAME = "job-name"
 
 
 def job_pods(job: Json) -> Iterator[PodSet]:
-    """Yield the pods that a Job has at once, without nodes to be born on."""
+    """Yield the pods that a Job has at once, without nodes."""
     yield _of_job(job["spec"], job["metadata"]["name"], reference_to(job))
 
 

@@ -54,18 +54,18 @@ class MovedStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
-    """The first start that a gang was promised, None if it was promised none, and how the promise has moved."""
+class ReservedStarts:
+    """The first start that was reserved for a gang, None if none was, and how the reserved start has moved."""
 
     first: int | None = None
     moves: tuple[MovedStart, ...] = ()
 
-    def promised(self, start: float) -> Foretold:
-        """Return a copy with a promised start."""
+    def with_first(self, start: float) -> ReservedStarts:
+        """Return a copy with a reserved start."""
         return replace(self, first=int(start)) if self.first is None else self
 
-    def moved(self, move: MovedStart) -> Foretold:
-        """Return a copy with a move of the promise. Of many moves the first and the last ones are kept."""
+    def with_move(self, move: MovedStart) -> ReservedStarts:
+        """Return a copy with a move of the reserved start. Of many moves the first and the last ones are kept."""
         moves = (*self.moves, move)
         if len(moves) > MOST_MOVES:
             moves = moves[: MOST_MOVES // 2] + moves[MOST_MOVES // 2 + 1 :]

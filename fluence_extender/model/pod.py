@@ -173,7 +173,7 @@ class Pod:
 
     ``size`` is how many bytes of JSON it has as a whole.
 
-    ``foreseen`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then. ``charge`` is
+    ``expected`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then. ``charge`` is
     what ResourceQuotas will count for it, None if that isn't known.
     """
 
@@ -218,7 +218,7 @@ class Pod:
     near: tuple[PodTerm, ...] = ()
     spread: tuple[SpreadRule, ...] = ()
     features: tuple[str, ...] = ()
-    foreseen: bool = False
+    expected: bool = False
     claim_refs: tuple[ClaimRef, ...] = ()
     claims: tuple[ClaimSpec, ...] = ()
     claim_group: str = ""

@@ -33,16 +33,16 @@ def earliest(
     entry: Entry,
     planner: PlannerPort,
     operators: Sequence[OperatorReservation] = (),
-    promise: Reservation | None = None,
+    before: Reservation | None = None,
     not_before: float = 0.0,
 ) -> Found | None:
     """Return the first time after now at which an entry fits, and its places then; None if no known end helps.
 
-    ``promise`` says that its places are free at its start, so no later time is looked at. If the entry fits no earlier,
-    it gets these places again unless other entries want them more than some others. The entry doesn't start before
-    ``not_before``.
+    ``before`` is a reservation whose places are free at its start, so no later time is looked at. If the entry fits no
+    earlier, it gets these places again unless other entries want them more than some others. The entry doesn't start
+    before ``not_before``.
     """
-    sweep = _Sweep(timeline, entry, planner, operators, promise, not_before)
+    sweep = _Sweep(timeline, entry, planner, operators, before, not_before)
     done = -1
     for number in sweep.counted():
         if number > done:
@@ -53,12 +53,12 @@ def earliest(
     return None
 
 
-def still_free(promise: Reservation, timeline: Timeline) -> bool:
-    """Return whether the promised places can still be had at the promised time."""
-    if promise.start <= timeline.now or promise.draining:
+def still_free(reservation: Reservation, timeline: Timeline) -> bool:
+    """Return whether the reserved places can still be had at the reserved start."""
+    if reservation.start <= timeline.now or reservation.draining:
         return False
-    places = promise.places
-    free = timeline.available(places.rows, promise.start, promise.end - promise.start)
+    places = reservation.places
+    free = timeline.available(places.rows, reservation.start, reservation.end - reservation.start)
     return bool(np.all(free >= places.amounts))
 
 
@@ -71,15 +71,15 @@ class _Sweep:
         entry: Entry,
         planner: PlannerPort,
         operators: Sequence[OperatorReservation],
-        promise: Reservation | None,
+        before: Reservation | None,
         not_before: float,
     ) -> None:
-        self._promise = promise
+        self._before = before
         self._timeline = timeline
         self._entry = entry
         self._planner = planner
         self._closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
-        until = LAST if promise is None else promise.start
+        until = LAST if before is None else before.start
         times = timeline.returns(until, [*(one.end for one in self._closing), not_before])
         self._times = times = times[times >= not_before]
         self._usable = open_rows(planner.usable(entry.where), (), len(timeline.room))
@@ -129,8 +129,8 @@ class _Sweep:
         def planned(number: int) -> Footprint | None:
             view = timeline.unreserved(self._times[number])
             view[part.rows] = np.concatenate((part.at(self._times[number : number + 1]), starts)).min(axis=0)
-            promise = self._promise
-            kept = promise.places if promise is not None and promise.start == self._times[number] else None
+            before = self._before
+            kept = before.places if before is not None and before.start == self._times[number] else None
             time = float(self._times[number])
             return place(self._planner, self._entry, view, usable, time, timeline.free, kept)
 

@@ -64,17 +64,3 @@ class Footprint:
 
     rows: Rows
     amounts: Amounts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Running:
-    """Running work: its places and its declared end, in seconds since the epoch.
-
-    ``foreign`` says that another scheduler placed it. The queue doesn't expect foreign work without a declared end to
-    end, because it may be a daemon on every node.
-    """
-
-    key: str
-    places: Footprint
-    end: float = NEVER
-    foreign: bool = False

@@ -1,11 +1,11 @@
 """The victims of a queue that takes back what it is guaranteed.
 
 A queue *borrows* if its own entries hold more than its guarantee, and if each branch above it that isn't also above the
-owner holds more than its guarantee. An entry is *owed* its places if its queue stays within its guarantee with it.
+owner holds more than its guarantee. An entry may *reclaim* its places if its queue stays within its guarantee with it.
 
-Invariant: chains of taking back end. Let B be what all queues together hold beyond their own guarantees. An owed entry
+Invariant: chains of taking back end. Let B be what all queues together hold beyond their own guarantees. Such an entry
 adds nothing to B, and each victim is taken while its queue borrows, so B falls by at least one unit. B never falls
-below zero. An owed entry can't lose its places to the queue that they were taken from, because its own queue doesn't
+below zero. Such an entry can't lose its places to the queue that they were taken from, because its own queue doesn't
 borrow.
 """
 
@@ -30,7 +30,7 @@ class HeldPlaces(Generic[Key]):
     amounts: Amount
 
 
-def is_owed(use: QuotaUse, queue: str, asks: Amount, ahead: Mapping[str, Amount] = EMPTY) -> bool:
+def may_reclaim(use: QuotaUse, queue: str, asks: Amount, ahead: Mapping[str, Amount] = EMPTY) -> bool:
     """Return whether a queue stays within its guarantee with ``asks``; branches get the amounts ``ahead`` first."""
     guaranteed = use.tree.branch(queue).guaranteed
     concerned = any(amount > 0 and guaranteed.get(kind, 0) for kind, amount in asks.items())

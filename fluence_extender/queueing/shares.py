@@ -74,7 +74,7 @@ def parts_of(amounts: Mapping[str, float], capacity: Amount) -> dict[str, float]
     }
 
 
-_Head = tuple[tuple[int, float], tuple[object, ...], Group]
+_First = tuple[tuple[int, float], tuple[object, ...], Group]
 """The tier of an entry and the share of its user, its rank within the user's entries, and its group."""
 
 
@@ -92,29 +92,29 @@ class Ranking:
         lines: dict[Group, list[ShareEntry]] = {}
         for one in waiting:
             lines.setdefault(one.group, []).append(one)
-        queues: dict[str, list[_Head]] = {}
+        queues: dict[str, list[_First]] = {}
         for group, line in lines.items():
             line.sort(key=lambda one: one.within, reverse=True)
-            queues.setdefault(group[0], []).append(self._head(line))
+            queues.setdefault(group[0], []).append(self._first_of(line))
         for some in queues.values():
             heapq.heapify(some)
 
         def best(queue: str) -> tuple[Entitlement, tuple[object, ...], Group]:
             some = queues[queue]
             # Entries that were ranked since then may count against it.
-            while (fresh := self._head(lines[some[0][2]])) != some[0]:
+            while (fresh := self._first_of(lines[some[0][2]])) != some[0]:
                 heapq.heapreplace(some, fresh)
             _, within, group = some[0]
             return self.entitlement(group, lines[group][-1].asks), within, group
 
-        heads = [best(queue) for queue in queues]
-        heapq.heapify(heads)
+        firsts = [best(queue) for queue in queues]
+        heapq.heapify(firsts)
         ranked = 0
-        while heads and ranked < FIRST:
-            _, _, (queue, _) = heads[0]
+        while firsts and ranked < FIRST:
+            _, _, (queue, _) = firsts[0]
             now = best(queue)
-            if now != heads[0]:
-                heapq.heapreplace(heads, now)
+            if now != firsts[0]:
+                heapq.heapreplace(firsts, now)
                 continue
             entitlement, _, group = now
             first = lines[group].pop()
@@ -122,17 +122,17 @@ class Ranking:
             ranked += 1
             self._give(first)
             if lines[group]:
-                heapq.heapreplace(queues[queue], self._head(lines[group]))
+                heapq.heapreplace(queues[queue], self._first_of(lines[group]))
             else:
                 heapq.heappop(queues[queue])
             if queues[queue]:
-                heapq.heapreplace(heads, best(queue))
+                heapq.heapreplace(firsts, best(queue))
             else:
-                heapq.heappop(heads)
+                heapq.heappop(firsts)
         for group, line in lines.items():
             yield from ((one.key, self.entitlement(group, one.asks)) for one in line)
 
-    def _head(self, line: Sequence[ShareEntry]) -> _Head:
+    def _first_of(self, line: Sequence[ShareEntry]) -> _First:
         """Return a key that orders the first entries of the users of one queue, which all have the queue's share."""
         first = line[-1]
         tier = self._use.tier(first.group[0], first.asks, self._amounts)

@@ -4,7 +4,7 @@ Room comes back when a pod or a reservation ends, and is lost only when a reserv
 reservations room only grows. An entry may take for some duration the minimum of the free amounts now and at the starts
 within that duration. Few rows have reservations, so the amounts at these starts are added up for those rows alone.
 
-A timeline is made for one moment. After that, reservations come and go, and entries start. Amounts may be negative
+A timeline is made for one moment. After that, reservations are added, and entries start. Amounts may be negative
 where more is taken than there is. Arrays have the shape rows x resources unless a docstring says otherwise, and are
 read-only for callers.
 """
@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from fluence_extender.queueing.ends import expected_end
-from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Running, Times
+from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Times
 from fluence_extender.queueing.freed_slots import FreedSlots
 from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.queueing.steps import Steps, TimelinePart
@@ -48,19 +47,6 @@ class Timeline:
         self._on_row: dict[int, set[str]] = {}
         self._reserved: TimelinePart | None = None
 
-    @classmethod
-    def of(cls, room: Amounts, holds: Iterable[Running] = (), now: float = 0.0) -> Timeline:
-        """Return the timeline of rows on which this work runs."""
-        holds = list(holds)
-        free, capacity = _by_column(room), _by_column(room)
-        subtract(free, [hold.places for hold in holds])
-        subtract(capacity, [hold.places for hold in holds if hold.foreign and hold.end == NEVER])
-        ending = sorted(
-            ((expected_end(hold.end, now), number) for number, hold in enumerate(holds) if hold.end < NEVER)
-        )
-        ends = Steps.of([(holds[number].places, end) for end, number in ending], room.shape[1])
-        return cls(room, capacity, free, ends, now)
-
     # Reading.
 
     @property
@@ -83,14 +69,6 @@ class Timeline:
     def levels_within(self, duration: float) -> int:
         """Return how many of the `starts` come before the end of an entry that starts now."""
         return bisect.bisect_left(self._starts, self.now + duration)
-
-    def at(self, time: float) -> Amounts:
-        """Return what is free at a time, now or later."""
-        found = self.unreserved(time)
-        for one in self._reservations.values():
-            if one.draining or one.start <= time < one.end:
-                found[one.places.rows] -= one.places.amounts
-        return found
 
     def available(self, rows: Rows, start: float, duration: float) -> Amounts:
         """Return what is free on some rows from ``start`` on for ``duration``."""
@@ -194,19 +172,6 @@ class Timeline:
         self._reservations[reservation.key] = reservation
         for row in reservation.places.rows.tolist():
             self._on_row.setdefault(row, set()).add(reservation.key)
-        self._reserved = None
-
-    def cancel(self, key: str) -> None:
-        """Drop the reservation of an entry if it has one."""
-        gone = self._reservations.pop(key, None)
-        if gone is None:
-            return
-        if self._counts_now(gone):
-            self.free[gone.places.rows] += gone.places.amounts
-        else:
-            del self._starts[bisect.bisect_left(self._starts, gone.start)]
-        for row in gone.places.rows.tolist():
-            self._on_row[row].discard(key)
         self._reserved = None
 
     def _counts_now(self, reservation: Reservation) -> bool:

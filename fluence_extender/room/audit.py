@@ -30,7 +30,6 @@ class DriftKind(StrEnum):
     FOREIGN_DIFFERS = "foreign-differs"
     NODE_DIFFERS = "node-differs"
     ACCOUNT_DIFFERS = "account-differs"
-    NOMINATION_UNPLANNED = "nomination-unplanned"
     MISSED_BY_WATCH = "missed-by-watch"
 
 

@@ -119,7 +119,7 @@ class KeptApart:
         self._unions.clear()
 
     def rename(self, uid: str, pod: Pod) -> None:
-        """Keep what is known of a pod, which was foreseen under ``uid``, under its own uid and name."""
+        """Keep what is known of a pod, which was expected under ``uid``, under its own uid and name."""
         known, holder = self.placed.of(uid), self._holders.get(uid)
         self.drop(uid)
         if known is not None:

@@ -152,6 +152,11 @@ class Ledger:
             pod.namespace, pod.name, Assignment(uid, node), requests, Strength.BOUND, pod.host_ports
         )
 
+    @property
+    def changed_pods(self) -> frozenset[str]:
+        """The pods that hold something else than when `take_changed` was called, foreign ones included."""
+        return frozenset(self._holdings.changed)
+
     def take_changed(self) -> set[str]:
         """Return the pods that hold something else than when this was last asked, foreign ones included."""
         changed, self._holdings.changed = self._holdings.changed, set()
@@ -376,7 +381,7 @@ class Ledger:
         return self._claim_rooms.gated_beside(uid)
 
     def rename(self, uid: str, pod: Pod, gang: object) -> None:
-        """Give ``pod`` of ``gang`` what ``uid`` holds, the uid under which the pod was foreseen."""
+        """Give ``pod`` of ``gang`` what ``uid`` holds, the uid under which the pod was expected."""
         held = self._holdings.pop(uid, None)
         if held is None:
             return

@@ -223,25 +223,33 @@ class PodGroups:
                 self._put_group(group)
         elif seen.kind in WORKLOADS:
             kind = WORKLOADS[seen.kind]
-            listed = [one for one in seen.objects if isinstance(one, kind)]
-            self._touch(self._workloads.replace(kind, listed, seen.served))
+            listed = {(one.namespace, one.name): one for one in seen.objects if isinstance(one, kind)}
+            for name, workload in self._workloads.all(kind).items():
+                if name not in listed:
+                    self._touch(self._workloads.drop(workload))
+            for workload in listed.values():
+                self._touch(self._workloads.put(workload))
+            self._touch(self._workloads.set_served(kind, seen.served))
 
     def _put_pod(self, pod: Pod) -> None:
         ref = linked_group(pod)
         if ref is None or pod.finished or self._ref_of.get(pod.uid, ref) != ref:
             self._drop_pod(pod.uid)
         if ref is not None and not pod.finished:
+            members = self._members.setdefault(ref, {})
+            if pod.uid in members:
+                self._workloads.drop_pod(members[pod.uid])
+            self._workloads.add_pod(pod)
             self._ref_of[pod.uid] = ref
-            self._members.setdefault(ref, {})[pod.uid] = pod
+            members[pod.uid] = pod
             self._changed.add(ref)
 
     def _drop_pod(self, uid: str) -> None:
         ref = self._ref_of.pop(uid, None)
         if ref is None:
             return
-        self._workloads.forget(uid)
         members = self._members[ref]
-        del members[uid]
+        self._workloads.drop_pod(members.pop(uid))
         if not members:
             del self._members[ref]
         self._changed.add(ref)

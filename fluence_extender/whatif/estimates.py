@@ -1,33 +1,31 @@
-"""The expected starts of waiting gangs, computed now and then in another thread, and kept with each gang.
+"""The expected starts of waiting gangs, computed now and then by a pass that reserves room for many of them.
 
-Only the first of the waiting gangs are estimated, each after the promises to the gangs before it. An estimate is
-replaced only by one that differs noticeably, so that the text for users doesn't flicker. When a gang gets its places,
-the errors of its first and its last estimate are measured.
+Only the first of the waiting gangs are estimated, each beside the reservations of the gangs before it. An estimate is
+too early if a pod runs beyond its declared end, or if a more important gang comes later. It is replaced only by one
+that differs noticeably, so that the text for users doesn't flicker. When a gang gets its places, the errors of its
+first and its last estimate are measured.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import structlog
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.threads import short_switch_interval
-from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.workloads import owner_topology
+from fluence_extender.gangs.planning.one_pass import plan
+from fluence_extender.gangs.planning.pass_memory import PassMemory
+from fluence_extender.gangs.planning.view import View
 from fluence_extender.gangs.queue.book import BLOCKED, STOPPED
-from fluence_extender.gangs.queue.turns import turn
+from fluence_extender.gangs.queue.turns import RANK, ToTry
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.pod import Pod
-from fluence_extender.placement.demand import Demand, SettledMember
-from fluence_extender.placement.ranks import rank_key
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.forecast import Forecast, OutOfTime
-from fluence_extender.whatif.simulator import snapshot_with_ends
-from fluence_extender.whatif.snapshot import Snapshot
+from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 
 PERIOD = 10.0
 """The fewest seconds between two computations. While nothing has changed, nothing is computed."""
@@ -38,8 +36,8 @@ REST = 20.0
 MOST = 32
 """The most waiting gangs that are estimated at the same time."""
 
-PATIENCE = 5.0
-"""The most seconds for all of them together."""
+RESERVING = QueuePolicy(PolicyName.HYBRID, reservation_depth=MOST, starvation_after=NEVER)
+"""The policy by which gangs are estimated: each gets a reservation, and no nodes are drained for it."""
 
 MEASURE_PERIOD = 1.0
 """Seconds between two checks for gangs that have got places."""
@@ -50,16 +48,6 @@ NOTICEABLE = 60.0, 0.1
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A waiting gang for the computation; ``duration`` is `NEVER` if the duration of a member isn't known."""
-
-    key: GangKey
-    demands: tuple[Demand, ...]
-    settled: tuple[SettledMember, ...]
-    duration: float
-
-
 @dataclass(slots=True)
 class _Published:
     """The first and the last estimate of a gang, in seconds since the epoch."""
@@ -68,37 +56,25 @@ class _Published:
     last: float
 
 
-def estimate(
-    taken: Snapshot,
-    ends: Mapping[str, float],
-    queue: Sequence[Queued],
-    now: float,
-    patience: float = PATIENCE,
-    reserved: Mapping[GangKey, float] | None = None,
-) -> dict[GangKey, float]:
-    """Return when each gang of ``queue`` starts, in seconds since the epoch; gangs without an estimate are left out.
+def estimate(view: View, memory: PassMemory) -> dict[GangKey, float]:
+    """Return when each gang in line in a view starts, in seconds since the epoch, as far as known ends tell.
 
-    ``reserved`` has the starts of gangs with a reservation.
+    A gang that has a reservation in the view keeps it. No victims are searched for.
     """
-    promised = reserved or {}
-    until = time.monotonic() + patience
-
-    def tick() -> None:
-        if time.monotonic() > until:
-            raise OutOfTime
-
-    forecast = Forecast(taken.planner(), taken.room, ends, now, tick)
-    found: dict[GangKey, float] = {}
-    try:
-        for gang in queue:
-            at = promised.get(gang.key)
-            start = forecast.start(gang.demands, gang.key, gang.settled, gang.duration, at or 0.0)
-            start = start if at is None else at
-            if start is not None:
-                found[gang.key] = start
-    except OutOfTime:
-        log.info("estimates of starts took too long", estimated=len(found), waiting=len(queue))
-    return found
+    keys = {key for _, key in view.line}
+    reserved = {key for key, one in view.ends.blocked.items() if one.reservation is not None}
+    made = plan(
+        replace(
+            view,
+            changed=frozenset(keys - reserved),
+            queues=replace(view.queues, policy=RESERVING, cut=None),
+            preemption=replace(view.preemption, not_before=dict.fromkeys(keys, NEVER)),
+        ),
+        memory,
+    )
+    starts = {one.key: one.reservation.start for one in made.blocked if one.reservation is not None}
+    starts.update((one.key, view.calendar) for one in made.decided if one.placed)
+    return {key: start for key, start in starts.items() if start < NEVER}
 
 
 class Estimates:
@@ -137,23 +113,17 @@ class Estimates:
 
     async def refresh(self) -> None:
         """Compute the estimates again if anything has changed that they depend on."""
-        queue = self._queue()
-        now, starts = self._now(), self._controller.queue.promised_starts()
-        reserved = {key: start for key, start in starts.items() if now < start < NEVER}
-        state = (self._controller.ledger.version, tuple(gang.key for gang in queue), reserved)
+        line = self._line()
+        state = self._controller.ledger.version, line, self._controller.queue.promised_starts()
         if state == self._state:
             return
         self._state = state
-        if not queue:
+        if not line or not self._controller.queue.known_ends.any:
             self._publish({})
             return
-        taken, ends = snapshot_with_ends(self._controller, self._now())
-        if not ends:
-            self._publish({})
-            return
+        view, memory = replace(self._controller.view_aside(), line=line), self._controller.new_memory()
         with short_switch_interval():
-            found = await asyncio.to_thread(estimate, taken, ends, queue, self._now(), PATIENCE, reserved)
-        self._publish(found)
+            self._publish(await asyncio.to_thread(estimate, view, memory))
 
     def measure(self) -> None:
         """Measure the errors of the estimates of gangs that have got their places."""
@@ -173,29 +143,19 @@ class Estimates:
             self._missed("first", self._now() - published.first)
             self._missed("last", self._now() - published.last)
 
-    def _queue(self) -> list[Queued]:
-        """Return the first of the gangs that wait for capacity, in the order in which they are tried."""
-        waiting = [
-            gang
-            for gang in self._controller.registry.gangs.values()
-            if gang.reason is not None and gang.reason.code in (*BLOCKED, *STOPPED) and gang.placeless()
-        ]
-        waiting.sort(key=turn)
-        return [self._queued(gang) for gang in waiting[:MOST]]
+    def _line(self) -> list[ToTry]:
+        """Return the first of the gangs that wait for capacity, and all that have a reservation, in their order."""
+        gangs, turns = self._controller.registry.gangs, self._controller.queue.turns
 
-    def _queued(self, gang: Gang) -> Queued:
-        def demand(pod: Pod) -> Demand:
-            return Demand(pod, frozenset(), *owner_topology(self._controller.registry.workloads, pod))
+        def waits_for_capacity(place: ToTry) -> bool:
+            gang = gangs.get(place.key)
+            if gang is None or gang.reason is None or gang.reason.code not in (*BLOCKED, *STOPPED):
+                return False
+            return bool(gang.placeless())
 
-        pods = sorted((member.pod for member in gang.placeless()), key=rank_key)
-        settled = [
-            SettledMember(demand(one.pod), one.assignment.node)
-            for one in gang.alive()
-            if one.assignment is not None
-        ]
-        missing = max(gang.size - len(settled) - gang.ended, 1)
-        longest = self._controller.queue.ends.duration(pods, self._now())
-        return Queued(gang.key, tuple(demand(pod) for pod in pods[:missing]), tuple(settled), longest)
+        first = list(islice(filter(waits_for_capacity, turns.ready), MOST))
+        reserved = (place for key in self._controller.queue.promised_starts() if (place := turns.find(key)))
+        return sorted({*first, *(ToTry(place.rank, place.gang.key) for place in reserved)}, key=RANK)
 
     def _publish(self, found: Mapping[GangKey, float]) -> None:
         now = self._now()

@@ -147,9 +147,10 @@ class ManifestQuestion:
 
 @dataclass(slots=True)
 class SimulationRequest:
-    """The gangs of a question, with its resource claims and templates; ``ignored`` and ``notes`` are the question's."""
+    """The gangs of a question, with the workloads, resource claims and notes of the question."""
 
     gangs: list[RequestedGang]
+    workloads: list[Workload] = field(default_factory=list)
     claims: list[DeviceObject] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -300,7 +301,7 @@ def requested_gangs(
             for text in other_priority(pod, index):
                 remarks.add_text(text, f"Pod {pod.key}")
     notes = [*question.notes, *remarks.notes()]
-    return SimulationRequest(gangs, question.claims, question.ignored, notes)
+    return SimulationRequest(gangs, question.workloads, question.claims, question.ignored, notes)
 
 
 def _nothing(result: ManifestQuestion) -> str:

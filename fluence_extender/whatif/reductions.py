@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.model.bisection import largest_fitting
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.notation import first_few
@@ -18,8 +17,8 @@ from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.reasons import amount_text
 from fluence_extender.placement.search import weights
 from fluence_extender.placement.topology_constraints import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
+from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.whatif.manifests import RequestedGang
-from fluence_extender.whatif.snapshot import Outlook
 
 STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
 """The steps of smaller requests: a millicore, a mebibyte. Other resources are whole devices or pages."""
@@ -51,18 +50,27 @@ class Reduction:
     text: str
 
 
-class Reducer:
-    """Tries smaller versions of one gang in an outlook; ``tick`` may raise to end the search.
+class OutOfTime(Exception):
+    """The time for the details of a question is over."""
 
-    ``terms`` are those on which the queue lets the gang start.
+
+class Reducer:
+    """Tries smaller versions of one gang.
+
+    ``free`` is what nodes have free, and ``fits`` returns whether members with some demands fit there. ``tick`` may
+    raise `OutOfTime` to end the search.
     """
 
     def __init__(
-        self, outlook: Outlook, gang: RequestedGang, terms: Beside, tick: Callable[[], None]
+        self,
+        gang: RequestedGang,
+        free: CapacityTable,
+        fits: Callable[[Sequence[Demand]], bool],
+        tick: Callable[[], None],
     ) -> None:
-        self._outlook = outlook
         self._gang = gang
-        self._terms = terms
+        self._free = free
+        self._would_fit = fits
         self._tick = tick
 
     def reductions(self, pods: Sequence[Pod]) -> Iterator[Reduction | None]:
@@ -95,7 +103,7 @@ class Reducer:
         taken: list[Pod] = []
         if 1 < len(shapes) <= MOST_SHAPES:
             groups = list(shapes.values())
-            heavy = weights([some[0].requests for some in groups], self._outlook.room.free)
+            heavy = weights([some[0].requests for some in groups], self._free)
             scarce = [sum(some[0].devices.values()) for some in groups]
             for at in sorted(range(len(groups)), key=lambda at: (scarce[at], heavy[at])):
                 taken = self._with_most_of(groups[at], taken)
@@ -133,8 +141,7 @@ class Reducer:
 
     def _fits(self, pods: Sequence[Pod], demands: Sequence[Demand] | None = None) -> bool:
         self._tick()
-        tried = demands or tuple(map(self._gang.demand, pods))
-        return self._outlook.find_beside(tried, self._gang.key, self._terms) is not None
+        return self._would_fit(demands or tuple(map(self._gang.demand, pods)))
 
 
 def _step(name: str) -> int:

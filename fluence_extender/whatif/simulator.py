@@ -8,10 +8,11 @@ half a millisecond it takes a fraction of that, and the computation takes no lon
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fluence_extender.cluster.budgets import Budget
@@ -19,14 +20,11 @@ from fluence_extender.cluster.port import TryPod
 from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.threads import short_switch_interval
-from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.model.access import EVERYTHING, CallerSight
+from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.queueing.ends import expected_end
-from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.collector import paused_collector
 from fluence_extender.whatif.documents import TooManyPods, read_manifests
 from fluence_extender.whatif.manifests import (
     SimulationRequest,
@@ -34,11 +32,8 @@ from fluence_extender.whatif.manifests import (
     read_question,
     requested_gangs,
 )
-from fluence_extender.whatif.preemption_preview import PreemptionContext
-from fluence_extender.whatif.queue_terms import queue_terms
 from fluence_extender.whatif.result_json import named_namespaces, results_as_json
 from fluence_extender.whatif.simulation import Simulation
-from fluence_extender.whatif.snapshot import CopiedGangs, Snapshot, copies_of_gangs, snapshot
 from fluence_extender.whatif.trials import try_templates
 
 MOST_WAITING = 8
@@ -51,7 +46,7 @@ MOST_PLACES = 50_000_000
 """The most pods of a question times nodes of the cluster."""
 
 SLICE = 0.002
-"""Seconds of copying gangs before the event loop does other work."""
+"""Seconds of looking at gangs before the event loop does other work."""
 
 LONGEST_EVALUATION, LOOK = 5.0, 0.01
 """Seconds that a question waits for the verdicts on its claims' selectors, and seconds between looks at them."""
@@ -77,20 +72,6 @@ async def anything(_: str) -> None:
 async def all_of_them(_: frozenset[str]) -> CallerSight:
     """Return the sight of clients that may see every namespace."""
     return EVERYTHING
-
-
-def snapshot_with_ends(controller: Controller, now: float) -> tuple[Snapshot, dict[str, float]]:
-    """Take a snapshot of the ledger; return it with the expected ends of running pods, by uid."""
-    ends = {uid: expected_end(end, now) for uid, end in _known_ends(controller, now).items()}
-    return snapshot(controller.ledger, controller.eligibility.nodes.values(), ends), ends
-
-
-def _known_ends(controller: Controller, now: float) -> dict[str, float]:
-    """Return the ends of running pods that they or their Jobs and queues declare, by uid."""
-    ends = controller.queue.ends
-    running = (pod for pod in controller.pods.values() if pod.node and not pod.finished)
-    found = ((pod.uid, ends.end(pod, now)) for pod in running)
-    return {uid: end for uid, end in found if end < NEVER}
 
 
 class Simulator:
@@ -139,8 +120,7 @@ class Simulator:
     ) -> dict[str, Any]:
         budgets = await self._budgets()
         workloads = self._controller.registry.workloads
-        # A garbage collection over all objects of a large question would block the event loop.
-        with short_switch_interval(), paused_collector():
+        with short_switch_interval(), _paused_collector():
             manifests = await asyncio.to_thread(read_manifests, body)
             for one in namespaces_of(manifests, namespace):
                 await permit(one)
@@ -149,14 +129,12 @@ class Simulator:
             request = await asyncio.to_thread(requested_gangs, question, trials, workloads)
             _check_size(request, len(self._controller.eligibility.nodes))
             async with self._judged(request, client):
-                context = await self._context(request, budgets)
-                terms = await self._terms(request)
-                taken, ends = snapshot_with_ends(self._controller, time.time())
-                now = time.time()
-                simulation = Simulation(taken, request, now, ends, context, terms)
+                obstacles = await self._obstacles(request)
+                view = self._controller.view_aside()
+                simulation = Simulation(view, self._controller.new_memory(), request, obstacles, budgets)
                 results = await asyncio.to_thread(simulation.run)
                 sight = await see(named_namespaces(results))
-                return await asyncio.to_thread(results_as_json, results, request, now, sight)
+                return await asyncio.to_thread(results_as_json, results, request, view.calendar, sight)
 
     @asynccontextmanager
     async def _judged(self, request: SimulationRequest, client: str) -> AsyncIterator[None]:
@@ -181,33 +159,48 @@ class Simulator:
             for at in range(len(wanted)):
                 judge.drop((self, at))
 
-    async def _terms(self, request: SimulationRequest) -> dict[GangKey, Beside | Reason]:
-        """Return the terms of the queue for each gang, a few at a time."""
-        found: dict[GangKey, Beside | Reason] = {}
-        began = time.monotonic()
-        for key, terms in queue_terms(self._controller, request, time.time()):
-            found[key] = terms
+    async def _obstacles(self, request: SimulationRequest) -> dict[GangKey, Reason]:
+        """Return which rules would keep gangs from being tried if they were created now, a few gangs at a time."""
+        lifecycle, now = self._controller.lifecycle, self._controller.queue.now()
+        together, began = _targets(request), time.monotonic()
+        found: dict[GangKey, Reason] = {}
+        for gang in request.gangs:
+            namespace = gang.key.namespace
+            reason = lifecycle.admission.obstacle_of_new(
+                gang.key, gang.pods, gang.submission, now, together[namespace]
+            ) or lifecycle.namespace_quotas.newcomer(namespace, gang.pods)
+            if reason is not None:
+                found[gang.key] = reason
             if time.monotonic() - began > SLICE:
                 await asyncio.sleep(0)
                 began = time.monotonic()
         return found
 
-    async def _context(
-        self, request: SimulationRequest, budgets: Sequence[Budget] | None
-    ) -> PreemptionContext:
-        """Copy the gangs that may become victims, a few at a time, and the preemptions under way."""
-        registry, preemption = self._controller.registry, self._controller.lifecycle.preemption
-        highest = max((gang.priority for gang in request.gangs), default=0)
-        gangs = CopiedGangs()
-        if highest > registry.lowest_priority:
-            began = time.monotonic()
-            for gang in copies_of_gangs(registry.gangs, highest):
-                gangs.gangs[gang.key] = gang
-                if time.monotonic() - began > SLICE:
-                    await asyncio.sleep(0)
-                    began = time.monotonic()
-        state = preemption.state()
-        return PreemptionContext(gangs, state.departing, state.evicted, state.preemptors, budgets)
+
+def _targets(request: SimulationRequest) -> dict[str, set[Target]]:
+    """Return the Jobs and gangs of a question by namespace."""
+    targets: dict[str, set[Target]] = {}
+    for gang in request.gangs:
+        jobs = {pod.owner.name for pod in gang.pods if pod.owner is not None and pod.owner.kind == "Job"}
+        targets.setdefault(gang.key.namespace, set()).update(
+            {Target("gang", gang.key.name)}, (Target("job", name) for name in jobs)
+        )
+    return targets
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Pause automatic collection of cycles in the block, if it was on before.
+
+    A question makes many objects that stay, so the collector finds nothing, and its rounds block the event loop.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _claim(request: SimulationRequest, unclaimed: Iterable[Sequence[Pod]], controller: Controller) -> None:

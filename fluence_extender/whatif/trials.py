@@ -20,9 +20,9 @@ from fluence_extender.cluster.errors import (
     ClusterError,
     Gone,
     NoAnswer,
+    PodsUnknown,
     TooManyRequests,
     Unauthenticated,
-    Unforeseeable,
 )
 from fluence_extender.cluster.port import TryPod
 from fluence_extender.kinds.defaults import AdmissionObjects, PodRefused, with_defaults
@@ -126,7 +126,7 @@ async def _made(
     manifest = trial_of({**pod, "spec": objects.without_own_classes(pod["spec"])})
     try:
         answer = await try_pod(manifest, f"try a pod of {template.owner}")
-    except (Gone, Unforeseeable) as error:
+    except (Gone, PodsUnknown) as error:
         if not _untried(error):
             raise
         return pod, (f"what admission adds to the pods isn't known: {error.words}",)
@@ -135,7 +135,7 @@ async def _made(
 
 def _untried(error: ClusterError) -> bool:
     """Return whether the pod was not tried: its namespace doesn't exist yet, or a webhook allows no dry run."""
-    return isinstance(error, Unforeseeable) or error.words.startswith("namespaces ")
+    return isinstance(error, PodsUnknown) or error.words.startswith("namespaces ")
 
 
 def _with_own_classes(made: Json, pod: Json, objects: AdmissionObjects) -> Json:

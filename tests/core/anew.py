@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fluence_extender.cluster.live_resources import LiveResources
-from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.actions import (
     Action,
     AskBudgets,
     Clear,
     Evict,
-    Foresee,
+    FindShapes,
     NominateWaiting,
     Requeue,
     Resume,
@@ -83,23 +83,25 @@ def anew(world: World) -> tuple[Controller, list[Action]]:
         world.limits,
         clock=world.loop.time,
         calendar=world.loop.time,
-        read_resources=LiveResources(lambda _, why: None).read,
-        chooser=world.engine.chooser(ledger, world.policy),
+        ports=Ports(
+            read_resources=LiveResources(lambda _, why: None).read,
+            chooser=world.engine.chooser(ledger, world.policy),
+        ),
     )
     core.registry.seal = SEAL
     world.cluster.watch(core.observe)
     world.cluster.unwatch(core.observe)
-    births, first_pods = core.lifecycle.births, world.cluster.first_pods
-    for job in births.unshaped():
-        births.foreseen(job, first_pods[job.uid])
+    expected_pods, first_pods = core.lifecycle.expected_pods, world.cluster.first_pods
+    for job in expected_pods.unshaped():
+        expected_pods.expected(job, first_pods[job.uid])
     core.start()
     decided: list[Action] = []
     quiet = 0
     while quiet < QUIET:
         actions = core.step()
-        asked = [one.job for one in actions if isinstance(one, Foresee)]
+        asked = [one.job for one in actions if isinstance(one, FindShapes)]
         for job in asked:
-            births.foreseen(job, first_pods[job.uid])
+            expected_pods.expected(job, first_pods[job.uid])
         decided += [one for one in actions if isinstance(one, DECISIONS)]
         quiet = 0 if asked or core.lifecycle.restless else quiet + 1
     return core, decided

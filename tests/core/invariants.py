@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.gangs.lifecycle.member_states import DATA, MemberState
 from fluence_extender.gangs.lifecycle.rules import size_of
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.graph.catalogue import Device
@@ -106,9 +105,9 @@ def holdings_are_those_of_living_pods(world: World) -> None:
             assert uid in allocations, f"{pod.key} is bound to {pod.node} and holds nothing"
             assert allocations[uid].assignment.node == pod.node
             assert allocations[uid].strength is Strength.BOUND
-    foreseen = foreseen_pods(world)
+    expected = foreseen_pods(world)
     for uid, held in allocations.items():
-        if uid in foreseen:
+        if uid in expected:
             continue
         assert uid in pods, f"{held.namespace}/{held.name} is gone and holds {held.assignment}"
         if not pods[uid].node:
@@ -120,7 +119,7 @@ def holdings_are_those_of_living_pods(world: World) -> None:
 def foreseen_pods(world: World) -> set[str]:
     """The uids of the pods that the cluster's Jobs will have: each index without a pod has at most one.
 
-    A Job of a suspended JobSet has none. Of a Job whose pods aren't pinned, any may take over any of the foreseen ones.
+    A Job of a suspended JobSet has none. Of a Job whose pods aren't pinned, any may take over any of the expected ones.
     """
     found = claims_of_operators(world)
     for job in world.cluster.jobs():
@@ -161,26 +160,23 @@ def claims_of_operators(world: World) -> set[str]:
 
 
 def member_states_agree_with_ledger_and_cluster(world: World) -> None:
-    """Each member's state tells what the ledger holds for it, and whether its pod has been seen on a node."""
+    """A member has the place that the ledger holds for it, and a bound one holds it where it is bound."""
     for _, member in world.controller.registry.members():
-        name, state, pod = member.pod.key, member.state, member.pod
+        name, pod = member.pod.key, member.pod
         held = world.ledger.holdings.get(pod.uid)
-        assert type(member.data) is DATA[state], f"{name} is {state} and has {member.data}"
-        assert (state is MemberState.ENDED) == pod.finished, f"{name} is {state}"
         assert (held.assignment if held is not None else None) == member.assignment, f"{name} holds {held}"
-        if state in (MemberState.WAITING, MemberState.ENDED):
-            assert held is None, f"{name} is {state} and holds {held}"
-            assert pod.finished or not pod.node, f"{name} is {state} on {pod.node}"
-        elif state is MemberState.BOUND:
+        if pod.finished:
+            assert held is None, f"{name} has ended and holds {held}"
+        elif member.bound:
             assert held is not None, f"{name} is bound and holds nothing"
             assert held.strength is Strength.BOUND, f"{name} is bound and its place is {held.strength}"
             assert member.bound == held.assignment.node, f"{name} is bound to {member.bound} and holds {held}"
             assert pod.node in ("", member.bound), f"{name} is bound to {member.bound}"
         else:
-            assert held is not None, f"{name} is {state} and holds nothing"
-            assert not pod.node, f"{name} is {state} on {pod.node}"
-            if state is MemberState.BINDING:
-                assert held.strength is not Strength.PLANNED, f"{name} is {state} and only planned"
+            assert not pod.node, f"{name} isn't bound, on {pod.node}"
+            if member.binding:
+                assert held is not None, f"{name} is being bound and holds nothing"
+                assert held.strength is not Strength.PLANNED, f"{name} is being bound and only planned"
 
 
 def accounts_equal_the_cluster(world: World) -> None:
@@ -273,7 +269,7 @@ def gangs_are_whole_or_not_begun(world: World) -> None:
 def every_place_is_taken(world: World) -> None:
     """Whoever has a place has been bound to it."""
     for gang, member in world.controller.registry.members():
-        if member.pending and not member.pod.foreseen:
+        if member.pending and not member.pod.expected:
             assert member.assignment is None, f"{member.pod.key} of {gang.key} has a place and isn't bound"
 
 

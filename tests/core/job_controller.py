@@ -45,8 +45,8 @@ class JobController:
     """Creates the pods of Indexed Jobs, and the Jobs of JobSets; ``run`` it as a task.
 
     ``sets`` are the JobSets by name. ``quota`` is how many pods it may create, None for any number. ``born`` are the
-    pods that got their node at birth, and ``late`` those that were created without one, by name. ``looked_at`` is when
-    it last looked at the Jobs. If ``direct``, there is the policy that tells direct pods from others.
+    pods that were created with their node, and ``late`` those that were created without one, by name. ``looked_at`` is
+    when it last looked at the Jobs. If ``direct``, there is the policy that tells direct pods from others.
     """
 
     def __init__(self, cluster: FaultyCluster, direct: bool) -> None:

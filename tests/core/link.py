@@ -119,13 +119,13 @@ class Link:
         if not task.cancelled():
             task.exception()
 
-    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
+    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> int:
         """See `Cluster.nominate`."""
-        await self._send(self._cluster.nominate(pod, node, annotations))
+        return await self._send(self._cluster.nominate(pod, node, annotations))
 
-    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> None:
+    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> int:
         """See `Cluster.ungate`."""
-        await self._send(self._cluster.ungate(pod, gate, annotations))
+        return await self._send(self._cluster.ungate(pod, gate, annotations))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""
@@ -171,11 +171,11 @@ class Link:
         """See `Cluster.report_reservation`."""
         await self._send(self._cluster.report_reservation(reservation, status))
 
-    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
-        """See `Cluster.foresee`."""
+    async def dry_run(self, job: Resumable) -> tuple[Pod, ...]:
+        """See `Cluster.dry_run`."""
         if self.cut:
             raise ClusterError("no answer")
-        return await self._cluster.foresee(job)
+        return await self._cluster.dry_run(job)
 
     async def resume(
         self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False

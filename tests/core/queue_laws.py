@@ -14,6 +14,7 @@ from fluence_extender.model.queue import DEFAULT_QUEUE
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
 from tests.core.world import World
+from tests.queueing.values import left_at
 
 
 def check_queue(world: World) -> None:
@@ -32,7 +33,7 @@ def room_is_there_for_what_is_reserved(world: World) -> None:
         reservation = one.reservation
         if reservation is None or reservation.draining or reservation.start <= timeline.now:
             continue
-        left = timeline.at(reservation.start)[reservation.places.rows]
+        left = left_at(timeline, reservation.start)[reservation.places.rows]
         over = (left < 0) & (reservation.places.amounts > 0)
         assert not np.any(over), f"{one.key} has reserved what isn't there"
 
@@ -120,7 +121,7 @@ def those_who_wait_are_in_line(world: World) -> None:
     """Gangs that wait are in line once, in order, unless something has happened to them since the last step."""
     registry, line = world.controller.registry, world.controller.queue.turns.line
     assert line == sorted(line, key=RANK)
-    there = [gang.key for _, gang in line if registry.gangs.get(gang.key) is gang]
+    there = [one.gang.key for one in line if registry.gangs.get(one.gang.key) is one.gang]
     assert len(there) == len(set(there))
     if world.controller.leading:
         settled = registry.gangs.keys() - registry.dirty

@@ -10,7 +10,7 @@ from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Lease, ListOwnPods
 from fluence_extender.embeddedcluster.session import EmbeddedSession
-from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.threads import RunInThread
 from fluence_extender.gangs.leadership.election import Election
@@ -98,7 +98,7 @@ class Replica:
             clock=loop.time,
             calendar=loop.time,
             leading=False,
-            read_resources=self.live.read,
+            ports=Ports(read_resources=self.live.read),
         )
         self.controller.registry.seal = SEAL
         self.leadership = ByLease(name, loop.time)

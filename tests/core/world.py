@@ -15,7 +15,7 @@ from fluence_extender.cluster.errors import Denied
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Observation
 from fluence_extender.embeddedcluster.session import EmbeddedSession
-from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.leadership.audit import Auditor
@@ -44,7 +44,13 @@ T = TypeVar("T")
 
 AUDIT_EVERY = 7.0
 LIMITS = Limits(
-    bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0, unborn=8.0
+    bind_wait=5.0,
+    excluded_for=6.0,
+    back_off=6.0,
+    completion=25.0,
+    unasked=6.0,
+    longest_back_off=12.0,
+    uncreated=8.0,
 )
 
 
@@ -111,10 +117,12 @@ class World:
             self.limits,
             clock=self.loop.time,
             calendar=self.loop.time,
-            read_resources=live.read,
-            sink=self.sink,
-            on_waited=self.on_waited,
-            chooser=self.engine.chooser(self.ledger, self.policy),
+            ports=Ports(
+                read_resources=live.read,
+                sink=self.sink,
+                on_waited=self.on_waited,
+                chooser=self.engine.chooser(self.ledger, self.policy),
+            ),
         )
         self.controller.registry.seal = SEAL
         self._watch_for_crashes(self.controller)
@@ -158,7 +166,7 @@ class World:
 
             return run
 
-        begin, finish = controller.begin, controller.finish
+        begin, finish, aside = controller.begin, controller.finish, controller.view_aside
 
         def begin_step() -> View | None:
             with self.around_steps(self):
@@ -167,11 +175,17 @@ class World:
                 check_view(view, controller)
             return view
 
+        def view_aside() -> View:
+            view = aside()
+            check_view(view, controller)
+            return view
+
         def finish_step(plan: Plan | None) -> list[Action]:
             with self.around_steps(self):
                 return finish(plan)
 
         controller.begin = watched(begin_step)  # type: ignore[method-assign]
+        controller.view_aside = watched(view_aside)  # type: ignore[method-assign]
         controller.plan = watched(controller.plan)  # type: ignore[method-assign]
         controller.finish = watched(finish_step)  # type: ignore[method-assign]
         controller.lead = watched(controller.lead)  # type: ignore[method-assign]

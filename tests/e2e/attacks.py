@@ -232,7 +232,7 @@ def name_many_queues(scene: Scene, names: int) -> None:
             return
 
 
-# What is foreseen.
+# What is expected.
 
 
 def announce_many_pods(scene: Scene, parallelism: int) -> None:
@@ -304,7 +304,7 @@ CASES = (
     Case("incomplete gangs", form_incomplete_gangs, 300, 2000),
     Case("PodGroups", make_pod_groups, 300, 5000),
     Case("names of queues", name_many_queues, 500, 5000, install_queues),
-    Case("foreseen pods", announce_many_pods, 20_000, 20_000),
+    Case("expected pods", announce_many_pods, 20_000, 20_000),
     Case("large gang that changes", edit_large_gang, 500, 10_000),
     Case("large Job that changes", edit_large_job, 15_000, 15_000),
     Case("large pods", make_large_pods, 60, 300, excepted=True),

@@ -16,8 +16,8 @@ import pytest
 
 from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called
-from tests.e2e.births import Leader, wait_until_in_force
 from tests.e2e.deployed import Deployed, Operations
+from tests.e2e.expected_pods import Leader, wait_until_in_force
 from tests.e2e.harness import LONGEST, Cluster, Namespace, documents, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import BASE, Installation

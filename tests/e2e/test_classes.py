@@ -18,7 +18,7 @@ from fluence_extender.model.names import (
     USER_ANNOTATION,
 )
 from tests.core.classes import CONTROLLED, NEAR, PODS, REQUIRED, pod
-from tests.e2e.births import refusal, tried
+from tests.e2e.expected_pods import refusal, tried
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.installation import gates_of, scheduler_of
 from tests.e2e.nodes import NodeFactory

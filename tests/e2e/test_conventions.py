@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.model.names import GATE, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from tests.core import manifests
-from tests.e2e.births import resumed_by_user
+from tests.e2e.expected_pods import resumed_by_user
 from tests.e2e.harness import Manifest, Namespace, job, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation

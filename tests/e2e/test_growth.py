@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
 from tests.e2e.autoscaler import Autoscaler, asks_for_nodes
-from tests.e2e.births import ranks
+from tests.e2e.expected_pods import ranks
 from tests.e2e.harness import Cluster, Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.e2e.births import held, path_of
+from tests.e2e.expected_pods import held, path_of
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.test_births import controllers_frozen, cores, delete, running
+from tests.e2e.test_expected_pods import controllers_frozen, cores, delete, running
 from tests.localcluster import ControlPlane
 
 

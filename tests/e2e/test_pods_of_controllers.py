@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME
-from tests.e2e.births import ranks
+from tests.e2e.expected_pods import ranks
 from tests.e2e.harness import Namespace, job, node_of
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION
-from tests.e2e.births import ranks
+from tests.e2e.expected_pods import ranks
 from tests.e2e.harness import RUN_FOR, Cluster, Manifest, Namespace, annotations_of, job, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory

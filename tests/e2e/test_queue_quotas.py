@@ -18,8 +18,8 @@ from fluence_extender.model.names import (
     PLACED_ANNOTATION,
     QUEUE_LABEL,
 )
-from tests.e2e.births import held, path_of, ranks
 from tests.e2e.editor import editor
+from tests.e2e.expected_pods import held, path_of, ranks
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory

@@ -116,7 +116,7 @@ def test_members_that_run_are_left_alone_while_the_node_of_another_reboots(
     for one in (runs, lost):
         namespace.wait_for_phase(one["metadata"]["name"], "Running")
     # A member that has run for some seconds has run, whatever its kubelet says later. And while the plan binds pods,
-    # the next pod is born on the same node.
+    # the next pod is created on the same node.
     time.sleep(BINDS_FOR + 2)
 
     def devices(count: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.model.names import DOMAIN, NODES_ANNOTATION, QUEUE_LABEL, QUEUED_SINCE_ANNOTATION
-from tests.e2e.births import held, path_of, ranks, resumed_by_user
+from tests.e2e.expected_pods import held, path_of, ranks, resumed_by_user
 from tests.e2e.harness import (
     Cluster,
     Manifest,

@@ -16,7 +16,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
     USER_ANNOTATION,
 )
-from tests.e2e.births import Leader, created, held, tried
+from tests.e2e.expected_pods import Leader, created, held, tried
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.job_sets import controlled, job_set, replicated

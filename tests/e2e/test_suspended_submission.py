@@ -16,7 +16,7 @@ from fluence_extender.model.names import (
     QUEUE_LABEL,
     SUSPENDED_FOR_ANNOTATION,
 )
-from tests.e2e.births import created, held, path_of
+from tests.e2e.expected_pods import created, held, path_of
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory

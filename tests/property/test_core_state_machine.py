@@ -457,13 +457,13 @@ class Core(RuleBasedStateMachine):
         self.world.beside_takes = seconds
 
     @rule(
-        verb=st.sampled_from(["nominate", "ungate", "bind", "evict", "foresee", "resume", "hold_job"]),
+        verb=st.sampled_from(["nominate", "ungate", "bind", "evict", "dry_run", "resume", "hold_job"]),
         times=st.integers(0, 5),
         delay=st.sampled_from([0.0, 0.02, 0.7]),
     )
     def api_server_fails_and_is_slow(self, verb: str, times: int, delay: float) -> None:
         self.world.cluster.fail(verb, times=times)
-        for one in ("nominate", "ungate", "bind", "foresee", "resume"):
+        for one in ("nominate", "ungate", "bind", "dry_run", "resume"):
             self.world.cluster.delays[one] = delay
 
     @rule()
@@ -530,7 +530,7 @@ class Core(RuleBasedStateMachine):
             check(self.world)
             assert not self.world.drifted, self.world.drifted
             members = self.world.controller.registry.members()
-            directly = any(member.binding and not member.pod.foreseen for _, member in members)
+            directly = any(member.binding and not member.pod.expected for _, member in members)
             if not (self.world.scheduler.binding or directly):
                 self.world.scheduler.disturbed.clear()
 

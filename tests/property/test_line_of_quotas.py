@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluence_extender.gangs.lifecycle.rules import Rules
+from fluence_extender.gangs.queue.quotas import excess_reason
 from fluence_extender.model.node import Node
 from fluence_extender.model.queue import Queue, QueueLimits, QueuePreemption, Quota, Reclaim
 from fluence_extender.queueing.quota import QuotaUse
@@ -122,7 +123,7 @@ def reasons_are_true(cluster: Cluster) -> None:
                 + kept_below(use, shortage.excess.queue, kind)
                 > most
             )
-            assert gang.reason == gang.obstacle == admission.quotas.reason(shortage, place.queue)
+            assert gang.reason == gang.obstacle == excess_reason(shortage.excess, place.queue, shortage.asks)
 
 
 @settings(deadline=None)

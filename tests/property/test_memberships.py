@@ -1,4 +1,4 @@
-"""Claims: whatever stands on a pod, and in whatever order objects come and go, the same is said in the end."""
+"""Memberships: whatever stands on a pod, and in whatever order objects come and go, the same is said in the end."""
 
 from __future__ import annotations
 
@@ -104,10 +104,11 @@ changes = st.lists(st.tuples(st.booleans(), workloads), max_size=12)
 
 
 @given(pod=pods(), history=changes)
-def test_claim_is_made_of_any_pod_and_anew_when_what_it_rests_on_changes(
+def test_any_pod_has_a_membership_and_another_when_what_it_depends_on_changes(
     pod: Pod, history: list[tuple[bool, Workload]]
 ) -> None:
     followed = WorkloadIndex()
+    followed.add_pod(pod)
     membership = followed.membership(pod)
     for there, thing in history:
         if pod.uid in (followed.put(thing) if there else followed.drop(thing)):

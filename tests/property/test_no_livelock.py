@@ -22,7 +22,7 @@ from tests.core.scheduler import LONGEST_BACKOFF, Rule
 from tests.core.values import asks, node
 from tests.core.world import World
 
-LIMITS = Limits(bind_wait=5.0, barred_for=8.0, rest=20.0, completion=60.0)
+LIMITS = Limits(bind_wait=5.0, excluded_for=8.0, back_off=20.0, completion=60.0)
 LONG = 100.0
 WATCHED = 600.0
 """Seconds within which each gang that waits must have rested and said why: its tries, each after a back-off."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,7 +104,9 @@ def test_gang_preempts_exactly_if_it_fits_without_gangs_of_lower_priority(
             kept = names[pod_name.rpartition("-")[0]].priority >= last.priority
             if kept:
                 assert any(one.name == pod_name and one.node == where for one in world.cluster.pods())
-                bare.cluster.put(next(one for one in world.cluster.pods() if one.name == pod_name))
+                # With a uid of its own, because the worlds number their pods alike.
+                kept_pod = next(one for one in world.cluster.pods() if one.name == pod_name)
+                bare.cluster.put(replace(kept_pod, uid=f"kept-{kept_pod.uid}"))
         if last.preempts and not surplus:
             bare.advance(1)
             alone = create(bare, "last", last)

@@ -59,7 +59,7 @@ class TimedCore(Core):
             return
         found = self.world.controller.member(pod.uid)
         for member in list(found[0].members.values()) if found is not None else ():
-            if member.pod.node and not member.pod.finished and not member.pod.foreseen:
+            if member.pod.node and not member.pod.finished and not member.pod.expected:
                 self.world.change(member.pod, phase="Succeeded")
 
     def _run(self, sizes: list[int]) -> None:

@@ -21,6 +21,7 @@ from fluence_extender.queueing.entry import NEVER
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import QueuePolicy
 from tests.queueing.cluster import EPOCH, Cluster, Slot, machine, rules
+from tests.queueing.values import left_at
 
 WHOLE = (4, 2)
 """Cores and gpus of each node."""
@@ -262,7 +263,7 @@ class Laws(RuleBasedStateMachine):
             if promise.draining:
                 continue
             assert promise.start > timeline.now
-            left = timeline.at(promise.start)[promise.places.rows]
+            left = left_at(timeline, promise.start)[promise.places.rows]
             assert (left[promise.places.amounts > 0] >= 0).all(), head.key
 
     def _check_promises(self, before: dict[str, tuple[float, list[str]]], told: dict[str, int]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.model.queue import Queue, Quota
 from fluence_extender.queueing.quota import QuotaUse
-from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, is_owed
+from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, may_reclaim
 from fluence_extender.queueing.tree import QuotaTree, grow
 
 CORES = 24
@@ -62,7 +62,7 @@ def test_chains_of_taking_back_end_and_nothing_is_taken_from_those_that_took(
         chances = []
         for one in waiting:
             found = beyond_guarantees(use, own, one.queue, one.amounts, (), running)
-            if found and is_owed(use, one.queue, one.amounts):
+            if found and may_reclaim(use, one.queue, one.amounts):
                 chances.append((one, found))
         if not chances:
             return

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.preemption.search import TRIALS, Found, VictimQuery, search
-from fluence_extender.gangs.preemption.victims import Victim, victims_of
+from fluence_extender.gangs.preemption.victims import Victim, choose, victims_of
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
@@ -17,7 +17,6 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
-from tests.core.choosing import choose
 from tests.core.planning import planner_for
 from tests.core.values import GIB, PodFields, node, pod
 from tests.core.world import World

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, ResourcesFile
-from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.actions import Evict, Steer
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang
@@ -110,7 +110,7 @@ class Cluster:
             Limits(completion=None, assembly=None),
             clock=lambda: self.now,
             calendar=lambda: EPOCH + self.now,
-            read_resources=lambda file: parse_resources(file.text or ""),
+            ports=Ports(read_resources=lambda file: parse_resources(file.text or "")),
         )
         see = self.controller.observe
         if self.resources is not None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fluence_extender.queueing.ends import expected_end
-from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Running, Slots
+from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Slots
 from fluence_extender.queueing.reservation import Reservation
-from fluence_extender.queueing.timeline import Timeline
+from fluence_extender.queueing.steps import Steps
+from fluence_extender.queueing.timeline import Timeline, subtract
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """Running work: its places and its declared end, in seconds since the epoch; ``foreign`` if others placed it."""
+
+    key: str
+    places: Footprint
+    end: float = NEVER
+    foreign: bool = False
 
 
 def room(*nodes: Sequence[int] | int) -> Amounts:
@@ -34,6 +46,26 @@ def entry(
     """Return an entry of equal slots; those made of keys in alphabetical order are in the order of their age."""
     sizes = (size,) if isinstance(size, int) else tuple(size)
     return Entry(key, (Slots(count, sizes),), (at, 0), duration, where=where, queue=queue)
+
+
+def timeline_of(room: Amounts, holds: Iterable[Running] = (), now: float = 0.0) -> Timeline:
+    """Return the timeline of rows on which this work runs."""
+    holds = list(holds)
+    free, capacity = room.copy(), room.copy()
+    subtract(free, [hold.places for hold in holds])
+    subtract(capacity, [hold.places for hold in holds if hold.foreign and hold.end == NEVER])
+    ending = [(hold.places, expected_end(hold.end, now)) for hold in holds if hold.end < NEVER]
+    ending.sort(key=lambda one: one[1])
+    return Timeline(room, capacity, free, Steps.of(ending, room.shape[1]), now)
+
+
+def left_at(timeline: Timeline, time: float) -> Amounts:
+    """Return what a timeline has free at a time beside its reservations."""
+    found = timeline.unreserved(time)
+    for one in timeline.reservations.values():
+        if one.draining or one.start <= time < one.end:
+            found[one.places.rows] -= one.places.amounts
+    return found
 
 
 def free_at(timeline: Timeline, holds: Iterable[Running], time: float) -> Amounts:

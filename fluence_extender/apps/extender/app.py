@@ -28,7 +28,7 @@ from fluence_extender.cluster.session import ClusterSession, open_session
 from fluence_extender.devices.judge import Judge
 from fluence_extender.engine.errors import EngineError
 from fluence_extender.engine.library import Library
-from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.evaluator import Evaluator
@@ -164,12 +164,14 @@ async def _run(
         ledger,
         limits,
         leading=not settings.lease,
-        read_resources=live.read,
-        on_preempted=metrics.preemptions.inc,
-        sink=history.writer if history is not None else None,
-        on_waited=metrics.count_wait,
-        judge=judge,
-        chooser=library,
+        ports=Ports(
+            read_resources=live.read,
+            sink=history.writer if history is not None else None,
+            judge=judge,
+            chooser=library,
+            on_preempted=metrics.preemptions.inc,
+            on_waited=metrics.count_wait,
+        ),
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)

@@ -152,7 +152,7 @@ class ReportReservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Foresee:
+class FindShapes:
     """Ask the API server what it would make of the pods of the workload."""
 
     job: Resumable
@@ -162,7 +162,7 @@ class Foresee:
 class Resume:
     """Resume the workload, with a plan: ``nodes`` are those of its pods by index, "" where there is none.
 
-    ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are those of the foreseen pods. ``bound``: pods
+    ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are those of the expected pods. ``bound``: pods
     that are created soon are bound by their creation.
     """
 
@@ -202,7 +202,7 @@ Action = (
     | RecordEvent
     | Evict
     | Report
-    | Foresee
+    | FindShapes
     | Resume
     | Requeue
     | NoteJob

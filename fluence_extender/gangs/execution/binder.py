@@ -1,8 +1,8 @@
 """Binding pods: direct ones when their gang has its places, others once their whole gang has reached bind.
 
 A failed Binding is retried here, because a gang that has begun to bind has to be completed. A Binding without an answer
-may have taken effect. So a direct member keeps its place until the API server, or the watch, shows
-whether the pod is bound.
+may have taken effect. So the member keeps its place until the API server, or the watch, shows whether the pod is bound,
+or until the Binding can't take effect any more.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ class Binder:
         self._leading = leading
         self._wake = wake
         self._bindings = FairSlots(BINDINGS_AT_ONCE, BYTES_A_SECOND)
+        self._unclear: dict[str, asyncio.TimerHandle] = {}
+        """By pod, the timers of Bindings without an answer. Such a Binding can't take effect after its timer."""
+        self._under_way: set[str] = set()
+        """The pods for which the bind verb writes a Binding at this moment."""
 
     async def bind(self, uid: str, node: str) -> None:
         """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
@@ -92,11 +96,14 @@ class Binder:
             if member.bound == node:
                 return
         self._lifecycle.binding(gang, member)
+        self._under_way.add(uid)
         try:
             await self._bind(gang, member, node)
         except BaseException as error:
             self._give_up(uid, node, error)
             raise
+        finally:
+            self._under_way.discard(uid)
         self._lifecycle.bound(uid, node)
         self._wake()
 
@@ -157,7 +164,22 @@ class Binder:
         why = str(error) if isinstance(error, CannotBind) else ""
         if why:
             self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
-        self._lifecycle.not_bound(uid, why)
+        if isinstance(error, asyncio.CancelledError) or (isinstance(error, CannotBind) and error.unclear):
+            self._lifecycle.binding_unclear(uid, why)
+            earlier = self._unclear.get(uid)
+            if earlier is not None:
+                earlier.cancel()
+            loop = asyncio.get_running_loop()
+            self._unclear[uid] = loop.call_later(UNCLEAR_FOR, self._end_unclear, uid, why)
+        elif uid not in self._unclear:
+            self._lifecycle.not_bound(uid, why)
+
+    def _end_unclear(self, uid: str, why: str) -> None:
+        """Take note that a Binding without an answer can't take effect any more."""
+        del self._unclear[uid]
+        if uid not in self._under_way:
+            self._lifecycle.not_bound(uid, why)
+            self._wake()
 
     def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
         """Return the gang and the member if the pod may be bound there now. Raises `CannotBind`."""
@@ -188,9 +210,10 @@ class Binder:
                 await self._bind_with_retries(member.pod, node, annotations)
         except TimeoutError:
             why = f"the API server gave no answer within {BIND_LIMIT:g} s"
-            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}") from None
+            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}", unclear=True) from None
 
     async def _bind_with_retries(self, pod: Pod, node: str, annotations: dict[str, str]) -> None:
+        unclear = False
         for attempt in range(1, BIND_TRIES + 1):
             try:
                 async with self._bindings.taken(pod.namespace, pod.size):
@@ -199,11 +222,13 @@ class Binder:
             except (NotLeading, Gone, AlreadyBound) as error:
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
+                unclear = unclear or isinstance(error, NoAnswer)
                 if attempt == BIND_TRIES:
-                    raise CannotBind(str(error)) from error
+                    raise CannotBind(str(error), unclear=unclear) from error
                 await asyncio.sleep(BIND_PAUSE * attempt)
             if not self._lifecycle.may_bind(pod.uid, node):
-                raise CannotBind(f"node {node} has gone, or doesn't take pod {pod.key} any more")
+                why = f"node {node} has gone, or doesn't take pod {pod.key} any more"
+                raise CannotBind(why, unclear=unclear)
 
 
 def _is_under_way(member: Member, node: str) -> bool:

@@ -99,7 +99,7 @@ class Driver:
         """
         self._held_back = []
         try:
-            await self._foresee()
+            await self._find_shapes()
             await self._in_thread(self._controller.start)
         finally:
             held_back, self._held_back = self._held_back, None
@@ -107,17 +107,19 @@ class Driver:
             self.sink(seen)
         self.wake()
 
-    async def _foresee(self) -> None:
+    async def _find_shapes(self) -> None:
         """Find out the shape of planned pods that don't exist yet, so that their places are held from the start."""
-        births = self._controller.lifecycle.births
+        expected_pods = self._controller.lifecycle.expected_pods
 
         async def ask(job: Resumable) -> None:
             try:
-                births.foreseen(job, await self._cluster.foresee(job))
+                expected_pods.expected(job, await self._cluster.dry_run(job))
             except ClusterError as error:
-                log.warning("planned pods not foreseen", job=f"{job.namespace}/{job.name}", error=str(error))
+                log.warning(
+                    "planned pods aren't known yet", job=f"{job.namespace}/{job.name}", error=str(error)
+                )
 
-        jobs = births.unshaped()
+        jobs = expected_pods.unshaped()
         for first in range(0, len(jobs), FORESEEING_AT_ONCE):
             await asyncio.gather(*map(ask, jobs[first : first + FORESEEING_AT_ONCE]))
 
@@ -138,7 +140,7 @@ class Driver:
         """
         try:
             seen = await look(self._controller.begin_look())
-            await self._foresee()
+            await self._find_shapes()
             await self.fence.confirmed()
             self._controller.lead(seen)
         finally:

@@ -28,7 +28,7 @@ from fluence_extender.gangs.execution.actions import (
     Bind,
     Clear,
     Evict,
-    Foresee,
+    FindShapes,
     KeepNode,
     NominateWaiting,
     NoteJob,
@@ -64,9 +64,6 @@ EVICTIONS_AT_ONCE = 12
 
 REPORTS_AT_ONCE = 4
 """Events and status reports under way at the same time. Nothing waits for them, and a new leader has thousands."""
-
-BIND_AGAIN = 5.0
-"""Seconds before a direct pod is bound again whose Binding was refused. Until then its place may be changed."""
 
 STEER_PAUSE = 1.0
 EVICT_PAUSE = 2.0
@@ -124,7 +121,7 @@ class Executor:
                     # Without its size: others than the victim's namespace wait for the room.
                     turn = self._evictions.taken(pod.namespace)
                     self._spawn(pod.uid, self._evict(action), (), turn)
-                case Foresee() | Resume() | Requeue() | NoteJob():
+                case FindShapes() | Resume() | Requeue() | NoteJob():
                     subject, work = self._jobs.subject(action), self._jobs.carry_out(action)
                     self._spawn(subject, work, (), self._jobs.turn(action))
                 case KeepNode(node, keys):
@@ -199,19 +196,21 @@ class Executor:
 
     async def _clear(self, pod: Pod) -> None:
         try:
-            await self._fence.write(lambda cluster: cluster.nominate(pod, ""))
+            revision = await self._fence.write(lambda cluster: cluster.nominate(pod, ""))
+            self._lifecycle.nominated(pod.uid, "", revision)
         except Gone:
             return
         except ClusterError as error:
             log.warning("nomination not cleared; trying again", pod=pod.key, error=str(error))
-            self._later(STEER_PAUSE, self._lifecycle.clear_failed, pod.uid)
+            self._write_again(STEER_PAUSE, pod.uid, "")
 
     async def _bind(self, pod: Pod, node: str) -> None:
         try:
             await self._binder.bind_direct(pod.uid, node)
         except CannotBind as error:
             log.warning("pod not bound; trying again", pod=pod.key, node=node, error=str(error))
-            self._later(BIND_AGAIN, self._lifecycle.steer_failed, pod.uid)
+            pause = self._lifecycle.pause_before_binding(pod.uid)
+            self._write_again(pause, pod.uid, node)
 
     async def _steer(self, pod: Pod, node: str) -> None:
         found = self._registry.member(pod.uid)
@@ -221,13 +220,19 @@ class Executor:
         latest = member.pod
         annotations = {PLACED_ANNOTATION: self._registry.seal.on_pod(latest, str(member.promise or ""))}
         recorded = GATE in latest.gates or annotations.items() <= latest.annotations.items()
+        revision = latest.revision
+        # The watch may not yet show that an earlier nomination was taken back.
+        nominated = latest.nominated == node and revision >= member.written.cleared
         try:
-            if latest.nominated != node or not recorded:
+            if not (nominated and recorded):
                 with_record = {} if recorded else annotations
-                await self._fence.write(lambda cluster: cluster.nominate(latest, node, with_record))
+                revision = await self._fence.write(
+                    lambda cluster: cluster.nominate(latest, node, with_record)
+                )
             if GATE in latest.gates:
-                await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, annotations))
+                revision = await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, annotations))
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
+            self._lifecycle.nominated(pod.uid, node, revision)
             self._lifecycle.steered(pod.uid)
         except Gone:
             return
@@ -239,7 +244,11 @@ class Executor:
                 self.record_event(RecordEvent(about, ReasonCode.CANNOT_STEER.value, message))
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
-            self._later(STEER_PAUSE, self._lifecycle.steer_failed, pod.uid)
+            self._write_again(STEER_PAUSE, pod.uid, node)
+
+    def _write_again(self, pause: float, uid: str, node: str) -> None:
+        """Report after ``pause`` seconds that the write which told the pod its ``node`` has failed."""
+        self._later(pause, partial(self._lifecycle.write_failed, node=node), uid)
 
     def _later(self, pause: float, failed: Callable[[str], None], uid: str) -> None:
         """Report after ``pause`` seconds that a write for the pod has failed, so that the lifecycle decides anew."""
@@ -256,12 +265,13 @@ class Executor:
             return
         try:
             latest = found[1].pod
-            await self._fence.write(lambda cluster: cluster.nominate(latest, node))
+            revision = await self._fence.write(lambda cluster: cluster.nominate(latest, node))
+            self._lifecycle.nominated(pod.uid, node, revision)
         except Gone:
             return
         except ClusterError as error:
             log.warning("nomination failed; trying again", pod=pod.key, node=node, error=str(error))
-            self._later(STEER_PAUSE, self._preemption.nomination_failed, pod.uid)
+            self._write_again(STEER_PAUSE, pod.uid, node)
 
     async def _ask_budgets(self, ask: AskBudgets) -> None:
         try:

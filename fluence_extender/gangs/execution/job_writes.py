@@ -1,7 +1,7 @@
 """The writes about Jobs that are placed before their pods exist.
 
-A Job is resumed only while its foreseen pods have the places that the patch names. Nothing is retried here: a failed
-write is reported to `Births`, which decides anew.
+A Job is resumed only while its expected pods have the places that the patch names. Nothing is retried here: a failed
+write is reported to `ExpectedPods`, which decides anew.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import partial
 
 import structlog
 
-from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, NoAnswer, Unforeseeable
+from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, NoAnswer, PodsUnknown
 from fluence_extender.cluster.port import Cluster, Regarding
-from fluence_extender.gangs.execution.actions import Foresee, NoteJob, Requeue, Resume
+from fluence_extender.gangs.execution.actions import FindShapes, NoteJob, Requeue, Resume
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.slots import FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
@@ -29,7 +29,7 @@ FORESEEING_AT_ONCE = 8
 """The most dry runs of pods at the same time. A restart may find thousands of waiting Jobs."""
 
 AGAIN = 1.0
-"""Seconds until a failed write is reported to `Births`."""
+"""Seconds until a failed write is reported to `ExpectedPods`."""
 
 CHANGED = 0.25
 """Seconds until the same if the Job has changed, as a new Job of a JobSet does. The watch soon shows the change."""
@@ -43,7 +43,7 @@ REQUEUED = "Requeued"
 LONGEST_EVENT = 1000
 """The most characters of an Event's message; the API server accepts 1,024."""
 
-JobAction = Foresee | Resume | Requeue | NoteJob
+JobAction = FindShapes | Resume | Requeue | NoteJob
 Later = Callable[[float, Callable[[str], None], str], None]
 
 
@@ -58,7 +58,7 @@ class JobWrites:
     ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
-        self._births = lifecycle.births
+        self._expected_pods = lifecycle.expected_pods
         self._fence = fence
         self._later = later
         self._writes = writes
@@ -71,14 +71,14 @@ class JobWrites:
     def turn(self, action: JobAction) -> AbstractAsyncContextManager[None]:
         """Return the turn of an action."""
         jobs = _jobs(action)
-        slots = self._foreseeing if isinstance(action, Foresee) else self._writes
+        slots = self._foreseeing if isinstance(action, FindShapes) else self._writes
         return slots.taken(jobs[0].namespace, sum(job.size for job in jobs))
 
     async def carry_out(self, action: JobAction) -> None:
         """Make the write, and report its outcome."""
         match action:
-            case Foresee(job):
-                await self._foresee(job)
+            case FindShapes(job):
+                await self._find_shapes(job)
             case Resume():
                 await self._resume(action)
             case Requeue():
@@ -86,22 +86,22 @@ class JobWrites:
             case NoteJob():
                 await self._note_job(action)
 
-    async def _foresee(self, job: Resumable) -> None:
+    async def _find_shapes(self, job: Resumable) -> None:
         try:
-            pods = await self._fence.write(lambda cluster: cluster.foresee(job))
+            pods = await self._fence.write(lambda cluster: cluster.dry_run(job))
         except Gone:
             return
         except ClusterError as error:
-            if isinstance(error, Unforeseeable) or error.status in REFUSED:
-                log.info("a workload's pods can't be foreseen", job=_named(job), error=str(error))
-                self._later(0.0, partial(self._births.not_foreseen, why=str(error)), job.uid)
+            if isinstance(error, PodsUnknown) or error.status in REFUSED:
+                log.info("a workload's pods can't be known beforehand", job=_named(job), error=str(error))
+                self._later(0.0, partial(self._expected_pods.shapes_unknown, why=str(error)), job.uid)
             else:
                 log.warning(
-                    "a workload's pods are not foreseen; trying again", job=_named(job), error=str(error)
+                    "a workload's pods aren't known yet; trying again", job=_named(job), error=str(error)
                 )
-                self._later(_patience(error), self._births.not_foreseen, job.uid)
+                self._later(_patience(error), self._expected_pods.shapes_unknown, job.uid)
             return
-        self._later(0.0, lambda _: self._births.foreseen(job, pods), job.uid)
+        self._later(0.0, lambda _: self._expected_pods.expected(job, pods), job.uid)
 
     async def _resume(self, action: Resume) -> None:
         job = action.job
@@ -119,11 +119,10 @@ class JobWrites:
             failed = partial(self._lifecycle.not_resumed, unclear=isinstance(error, NoAnswer))
             self._later(_patience(error), failed, job.uid)
             return
-        for uid in action.uids:
-            self._lifecycle.steered(uid)
+        self._lifecycle.resumed(action.uids)
 
     def _still_planned(self, action: Resume) -> bool:
-        """Return whether the foreseen pods have the places that the patch gives them, or any without a plan."""
+        """Return whether the expected pods have the places that the patch gives them, or any without a plan."""
         found = (self._registry.member(uid) for uid in action.uids)
         places = {one[1].pod.uid: one[1].assignment for one in found if one is not None}
         if not action.nodes:

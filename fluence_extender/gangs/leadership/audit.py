@@ -19,7 +19,6 @@ import structlog
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Changed, Deleted, Kind, ListOwnPods, OwnPods
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.lifecycle.member_states import MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
@@ -61,7 +60,6 @@ class Auditor:
         self._watching = watching
         self._every = every
         self._done = done
-        self._clearing: dict[str, str] = {}
 
     async def run(self, mended: Callable[[], None]) -> None:
         """Audit until cancelled; ``mended`` is called after an audit that found drift."""
@@ -111,30 +109,10 @@ class Auditor:
                 yield list(audit.of_holding(ledger, held, controller.pods.get(uid), self._place(uid)))
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
             yield list(audit.of_node(ledger, name, controller.eligibility.nodes.get(name)))
-        if controller.leading:
-            yield list(self._nominations())
 
     def _place(self, uid: str) -> Assignment | None:
         found = self._controller.member(uid)
         return found[1].assignment if found is not None else None
-
-    def _nominations(self) -> Iterator[Drift]:
-        """Iterate over the nominations without a plan that aren't being taken back; the leader maintains them."""
-        clearing = self._clearing
-        self._clearing = {}
-        for gang, member in self._controller.registry.members():
-            pod = member.pod
-            if not pod.nominated or pod.foreseen or not member.pending:
-                continue
-            if member.assignment is not None or member.binding:
-                continue
-            if gang.key in self._controller.registry.dirty or member.held_node == pod.nominated:
-                continue
-            if member.clearing and clearing.get(pod.uid) != pod.resource_version:
-                # It is being taken back. If it is still there at the next audit, that write was lost.
-                self._clearing[pod.uid] = pod.resource_version
-                continue
-            yield _nomination(member)
 
     def _mend(self, drift: Drift) -> None:
         self._count(drift.kind)
@@ -208,14 +186,6 @@ def _differences(look: OwnPods, known: Mapping[str, str]) -> dict[str, Pod | Non
     return found
 
 
-def _nomination(member: Member) -> Drift:
-    pod = member.pod
-    found = f"nominated for {pod.nominated}"
-    return Drift(
-        DriftKind.NOMINATION_UNPLANNED, pod.key, found, "no plan stands behind it", pod.uid, pod.nominated
-    )
-
-
 def repair(controller: Controller, drift: Drift) -> str:
     """Repair one drift; return what was done, in a few words for the log."""
     ledger = controller.ledger
@@ -237,16 +207,13 @@ def repair(controller: Controller, drift: Drift) -> str:
 def _mend_member(controller: Controller, gang: Gang, member: Member, drift: Drift) -> str:
     ledger, pod = controller.ledger, member.pod
     controller.registry.dirty.add(gang.key)
-    if drift.kind is DriftKind.NOMINATION_UNPLANNED:
-        if member.clearing:
-            update(member, clearing=False)
-        return "the nomination is taken back"
     if pod.finished or not pod.node:
         ledger.release(pod.uid)
-        move(gang, member, MemberEvent.END if pod.finished else MemberEvent.RELEASED)
+        if not member.bound:
+            member.take_back()
         member.assignment = None
         return "the hold was released"
-    move(gang, member, MemberEvent.SEEN_BOUND, detail=f"to {pod.node}", node=pod.node)
+    member.bind(gang.key, None)
     if drift.kind is DriftKind.WRONG_AMOUNT:
         ledger.amend(pod)
         return "counted anew"

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.gangs.lifecycle.member_states import BOUND, MemberEvent, move, update
 from fluence_extender.gangs.membership.assembly import foreign_gates
-from fluence_extender.gangs.membership.foreseen import completion_index
-from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.gang import Gang, Member, resume_place
+from fluence_extender.gangs.membership.job_pods import completion_index
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.model.gang import GangKey, GangState
-from fluence_extender.model.names import PLACED_ANNOTATION
+from fluence_extender.model.gang import GangKey, GangState, HistoryKind
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise
@@ -34,8 +32,9 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
     held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Strength.BOUND)
     for member, assignment in zip(bound, held, strict=True):
         pod = member.pod
-        detail = f"bound to {pod.node} before this service started"
-        move(gangs[pod.uid], member, MemberEvent.TAKEN_OVER, assignment, detail, node=pod.node)
+        gang, detail = gangs[pod.uid], f"bound to {pod.node} before this service started"
+        gang.note(HistoryKind.TAKEN_OVER, pod.name, detail)
+        member.bind(gang.key, assignment)
     return bound
 
 
@@ -51,19 +50,16 @@ def resume_steered(
     """
     for gang in registry.gangs.values():
         gang.whole = gang.whole or _has_begun(gang)
-        for member in gang.members.values():
-            if member.steered_to:
-                update(member, steered_to="")
     pending = [
         (gang, member)
         for gang in registry.gangs.values()
-        if gang.begun or any(map(steered_node, gang.alive()))
+        if gang.begun or any(member.steered_to for member in gang.alive())
         for member in gang.pending()
     ]
     admission.take_up()
     for gang in registry.gangs.values():
         admission.note(gang)
-    bound = (member.pod for _, member in registry.members() if member.state is BOUND and member.alive)
+    bound = (member.pod for _, member in registry.members() if member.bound and member.alive)
     taken = {index for pod in bound if (index := completion_index(pod)) is not None}
     pending.sort(key=lambda one: (one[1].pod.created, one[1].pod.uid))
     resume_all(pending, ledger, node, admission, taken)
@@ -75,27 +71,9 @@ def _has_begun(gang: Gang) -> bool:
     Members that begin together are created before any of them is bound. So these have had their nodes, and a member
     that waits now came later or replaces a lost one.
     """
-    started = (member.pod.started for member in gang.alive() if member.state is BOUND and member.pod.started)
+    started = (member.pod.started for member in gang.alive() if member.bound and member.pod.started)
     earliest = min(started, default=NEVER)
     return all(member.pod.created > earliest for member in gang.pending())
-
-
-def steered_node(member: Member) -> str:
-    """Return the node to which a leader has steered the member with its gang, "" if none has or if it is bound.
-
-    A pod that never had our gate has a nomination and no record.
-    """
-    pod = member.pod
-    if not member.pending or _is_withheld(pod):
-        return ""
-    if PLACED_ANNOTATION not in pod.annotations:
-        return pod.nominated
-    return pod.nominated if Promise.recorded(pod, member.membership.key) is not None else ""
-
-
-def _is_withheld(pod: Pod) -> bool:
-    """Return whether the pod gets no node before a write of ours: its nomination only holds a node for it."""
-    return pod.withheld and not pod.foreseen
 
 
 def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
@@ -115,7 +93,7 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     for member in in_order_of_strength(lacking, lambda pod: all_recorded_exist(ledger.graph.catalogue, pod)):
         gang, _ = members[member.pod.uid]
         assignment = ledger.adopt(member.pod, gang.key, Strength.BOUND)
-        move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {member.pod.node}", node=member.pod.node)
+        member.bind(gang.key, assignment)
         registry.dirty.since_view.add(gang.key)
 
 
@@ -158,7 +136,9 @@ def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, membe
     assignment = ledger.resume(pod, gang.key)
     if assignment is None:
         return False
-    event = MemberEvent.PLAN if _is_withheld(pod) else MemberEvent.RESUME
-    move(gang, member, event, assignment, nomination_seen=bool(pod.nominated) and not pod.foreseen)
+    if member.withheld:
+        member.take(assignment, Promise(gang.key, gang.size, gang.queue))
+    else:
+        resume_place(gang, member, assignment)
     gang.state = GangState.COMMITTED
     return True

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fluence_extender.gangs.leadership.replay import steered_node
 from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.gangs.lifecycle.member_states import NOT_BOUND, MemberEvent, Waiting, move, update
+from fluence_extender.gangs.lifecycle.reconcile import NOTHING_WRITTEN
 from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
 from fluence_extender.gangs.lifecycle.rules import size_of
 from fluence_extender.gangs.lifecycle.states import finish, settle
@@ -49,16 +48,16 @@ class Standby:
             gang.fail_waits(why)
             gang.gather_anew()
             gang.incomplete_since = None
-            gang.rest = replace(gang.rest, replans=0, replanned=NEVER, until=0.0)
+            gang.back_off = replace(gang.back_off, replans=0, replanned=NEVER, until=0.0)
             for member in gang.members.values():
                 self._forget_plan(gang, member)
         self._registry.dirty.update(self._registry.gangs)
 
     def _forget_plan(self, gang: Gang, member: Member) -> None:
-        if member.state in NOT_BOUND:
+        if not member.bound:
             self._ledger.release(member.pod.uid)
-            move(gang, member, MemberEvent.STAND_DOWN)
-        member.excused = False
+            member.take_back()
+        member.written = NOTHING_WRITTEN
         verdicts = member.refusals.verdicts
         member.refusals = Refusals(verdicts=verdicts) if verdicts else NO_REFUSALS
 
@@ -77,10 +76,6 @@ class Standby:
     def _settle(self, gang: Gang) -> None:
         """Settle the state as the leader does, and give gangs that wait for the leader their reason."""
         alive, now = gang.alive(), self._clock()
-        for member in alive:
-            node = steered_node(member)
-            if node != member.steered_to and isinstance(member.data, Waiting):
-                update(member, steered_to=node)
         if not alive:
             finish(gang, now)
             return

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
-from fluence_extender.gangs.lifecycle.member_states import BOUND, Placed
 from fluence_extender.gangs.membership.assembly import shortest_patience
 from fluence_extender.gangs.membership.gang import ASSEMBLED, Assembly, Gang, Member
 
@@ -56,20 +54,19 @@ def _after(since: float | None, limit: float | None) -> float:
     return NEVER if since is None or limit is None else since + limit
 
 
-def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
-    """Return the evictions of the bound members of a begun gang that can't be completed within its limit."""
+def undo(gang: Gang, now: float, limits: Limits) -> str:
+    """Return why the bound members of a begun gang are evicted, "" if its limit hasn't run out."""
     if now < undone_at(gang, limits):
-        return []
+        return ""
     gang.incomplete_since = now
     missing = str(gang.reason or "members are missing").removesuffix(at_risk(gang, limits))
-    why = f"gang {gang.key} could not be completed within {_completion(gang, limits):g} s: {missing}"
-    return [Evict(member.pod, why) for member in gang.alive() if member.state is BOUND]
+    return f"gang {gang.key} could not be completed within {_completion(gang, limits):g} s: {missing}"
 
 
 def at_risk(gang: Gang, limits: Limits) -> str:
     """Return the end of a reason, which says what happens to bound members if the others aren't bound in time."""
     limit = _completion(gang, limits)
-    bound = sum(1 for member in gang.alive() if member.state is BOUND)
+    bound = sum(1 for member in gang.alive() if member.bound)
     if gang.whole or not bound or limit is None:
         return ""
     are = "member is bound and" if bound == 1 else "members are bound and"
@@ -78,10 +75,9 @@ def at_risk(gang: Gang, limits: Limits) -> str:
 
 def stalls_at(member: Member, limits: Limits) -> float:
     """Return when the member is given up, unless kube-scheduler requests its node."""
-    data = member.data
-    if not member.pod.refusal or not isinstance(data, Placed) or member.binding or not member.alive:
+    if not member.pod.refusal or not member.movable or not member.alive:
         return NEVER
-    return data.requested_at + limits.unasked
+    return member.written.at + limits.unasked
 
 
 def due(gang: Gang, now: float, limits: Limits) -> float:
@@ -89,10 +85,10 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
 
     At that time a reason is due to be announced, a plan is due to be tried again, or a limit runs out.
     """
-    # No pass tries a gang that rests.
-    times = [max(gang.again_at, gang.rest.until), undone_at(gang, limits)]
-    if gang.rest.until > now:
-        times.append(gang.rest.until)
+    # No pass tries a gang during its back-off.
+    times = [max(gang.again_at, gang.back_off.until), undone_at(gang, limits)]
+    if gang.back_off.until > now:
+        times.append(gang.back_off.until)
     if gang.reason is not None and gang.reports.announced != gang.reason.text:
         times.append(gang.reports.reason_since + limits.announce_after)
     if gang.assembly.late_after is None:

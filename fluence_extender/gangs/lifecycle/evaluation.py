@@ -14,16 +14,15 @@ from collections.abc import Callable
 
 import structlog
 
+from fluence_extender.gangs.lifecycle.core_parts import CoreParts
 from fluence_extender.gangs.lifecycle.deadlines import gather
 from fluence_extender.gangs.lifecycle.incomplete import explain_begun
 from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
-from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rules import Rules, planning_failed, size_of
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 
@@ -41,21 +40,19 @@ class Evaluation:
 
     def __init__(
         self,
-        registry: Registry,
+        core: CoreParts,
         places: Places,
         rules: Rules,
         quotas: NamespaceQuotas,
-        limits: Limits,
-        clock: Callable[[], float],
-        on_whole: Callable[[Gang], None],
         large: LargeGangs,
+        on_whole: Callable[[Gang], None],
     ) -> None:
-        self._registry = registry
+        self._registry = core.registry
         self._places = places
         self._rules = rules
         self._quotas = quotas
-        self._limits = limits
-        self._clock = clock
+        self._limits = core.limits
+        self._clock = core.clock
         self._on_whole = on_whole
         self._large = large
         self._first: set[GangKey] = set()

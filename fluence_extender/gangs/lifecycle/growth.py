@@ -17,16 +17,15 @@ gang that doesn't ask.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from fluence_extender.gangs.execution.actions import Action, ReportPod
-from fluence_extender.gangs.lifecycle.births import Births
-from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.core_parts import CoreParts
+from fluence_extender.gangs.lifecycle.expected_pods import ExpectedPods
+from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
-from fluence_extender.gangs.lifecycle.node_sizes import NodeSizes
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.gangs.reporting.announcements import events, report_pod
 from fluence_extender.model.gang import GangKey
@@ -34,9 +33,9 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal, signature
+from fluence_extender.placement.eligibility import passes, refusal, signature
+from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.room.holds import HoldKind
-from fluence_extender.room.ledger import Ledger
 
 ASKED, LET_GO = "AskedForNodes", "NoNodesCame"
 
@@ -71,47 +70,33 @@ class Growing:
     """The state of a gang that lacks nodes.
 
     ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. It has asked
-    since ``asks_since``, in seconds since the epoch, 0 if it doesn't ask. ``nodes`` are the new nodes held for it, of
-    which the first joined at ``first`` and the last at ``last``, on the controller's clock.
+    since ``asks_since``, in seconds since the epoch, 0 if it doesn't ask. Of the new nodes that are held for it, the
+    first joined at ``first`` and the last at ``last``, on the controller's clock; both are `NEVER` if none is held.
     """
 
     seen: float
     again_at: float
     asks_since: float = 0.0
-    nodes: set[str] = field(default_factory=set)
-    first: float = 0.0
-    last: float = 0.0
+    first: float = NEVER
+    last: float = NEVER
 
     @property
     def lapses(self) -> float:
         """When the nodes that are held are open to all, on the controller's clock."""
-        return min(self.last + HOLD_LASTS, self.first + LONGEST_HOLD) if self.nodes else NEVER
+        return min(self.last + HOLD_LASTS, self.first + LONGEST_HOLD)
 
 
 class ClusterGrowth:
-    """Decides which gangs ask for nodes, and holds for them those that join.
+    """Decides which gangs ask for nodes, and holds for them those that join."""
 
-    ``calendar`` is for times that others read, in seconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        registry: Registry,
-        ledger: Ledger,
-        eligibility: EligibilityIndex,
-        births: Births,
-        quotas: NamespaceQuotas,
-        limits: Limits,
-        calendar: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._ledger = ledger
-        self._eligibility = eligibility
-        self._births = births
+    def __init__(self, core: CoreParts, expected_pods: ExpectedPods, quotas: NamespaceQuotas) -> None:
+        self._registry = core.registry
+        self._ledger = core.ledger
+        self._eligibility = core.planner.eligibility
+        self._limits = core.limits
+        self._calendar = core.registry.gone.clock
+        self._expected_pods = expected_pods
         self._quotas = quotas
-        self._limits = limits
-        self._calendar = calendar
-        self.sizes = NodeSizes(limits.largest_node)
         self._gangs: dict[GangKey, Growing] = {}
         self._handed_out: object = None
         self._not_before: dict[str, float] = {}
@@ -123,7 +108,7 @@ class ClusterGrowth:
 
     def passes_among(self, gangs: Mapping[GangKey, Gang]) -> Callable[[Gang], frozenset[object]]:
         """Return `passes` for ``gangs`` and the nodes that are held now."""
-        asking = [key for key, growing in self._gangs.items() if growing.nodes and key in gangs]
+        asking = [key for key in self._gangs if key in gangs and self._held(key)]
 
         def passes(gang: Gang) -> frozenset[object]:
             order = precedence(gang) if asking else ()
@@ -147,65 +132,66 @@ class ClusterGrowth:
         for key in list(self._gangs):
             self._end(key)
 
+    # The nodes that are held.
+
     def begin(self, now: float) -> None:
         """Begin a step: hold for each asking gang the nodes that have joined since it asked."""
-        gangs = self._registry.gangs
-        for key in [key for key, growing in self._gangs.items() if key not in gangs]:
-            if now > self._gangs[key].seen + FORGOTTEN_AFTER:
+        gangs, calendar = self._registry.gangs, self._calendar()
+        for key, growing in list(self._gangs.items()):
+            if key not in gangs and now > growing.seen + FORGOTTEN_AFTER:
                 self._end(key)
-        for key, growing in self._gangs.items():
-            if now >= growing.lapses:
-                self._release(key, growing)
-                self._not_before[key.namespace] = self._calendar() + HOLDS_AGAIN
+            elif now >= growing.lapses:
+                self._release(key)
+                self._not_before[key.namespace] = calendar + HOLDS_AGAIN
         asking = [key for key, growing in self._gangs.items() if growing.asks_since and key in gangs]
-        present, wait = {key.namespace for key in asking}, self._not_before
-        for namespace in [one for one in wait if one not in present and wait[one] < self._calendar()]:
-            del wait[namespace]
+        namespaces = {key.namespace for key in asking}
+        self._not_before = {
+            name: until for name, until in self._not_before.items() if until >= calendar or name in namespaces
+        }
         basis = self._eligibility.journal.now, tuple(asking)
-        if not asking or basis == self._handed_out:
-            return
-        self._handed_out = basis
-        nodes, taken = self._eligibility.nodes, set[str]()
-        for key in sorted(asking, key=lambda key: turn(gangs[key])):
-            growing = self._gangs[key]
-            growing.nodes &= nodes.keys()
-            self._ledger.held_nodes.hold(HoldKind.NEW_NODES, key, growing.nodes)
-            taken |= growing.nodes
+        if asking and basis != self._handed_out:
+            self._handed_out = basis
+            self._hand_out(sorted(asking, key=lambda key: turn(gangs[key])), now)
+
+    def _hand_out(self, asking: Sequence[GangKey], now: float) -> None:
+        """Hold the nodes that are new for the gangs ``asking``, which are in the order of their turns."""
+        gangs, nodes = self._registry.gangs, self._eligibility.nodes
+        share = max(LEAST_SHARE, -(-len(nodes) // 2))
+        kept, failed = Counter[str](), Counter[str]()
+        for key in asking:
+            self._hold(key, self._held(key) & nodes.keys())
+            kept[key.namespace] += len(self._held(key))
+        taken = frozenset().union(*map(self._held, asking))
         first = min(self._gangs[key].asks_since for key in asking)
         new = [node for node in nodes.values() if node.created >= int(first) and node.name not in taken]
-        share = max(LEAST_SHARE, -(-len(nodes) // 2))
-        left = Counter(dict.fromkeys({key.namespace for key in asking}, share))
         for key in asking:
-            left[key.namespace] -= len(self._gangs[key].nodes)
-        failed = Counter[str]()
-        for key in sorted(asking, key=lambda key: turn(gangs[key])) if new else ():
+            if not new:
+                return
             growing, lacking = self._gangs[key], gangs[key].placeless()
             since = max(growing.asks_since, self._not_before.get(key.namespace, 0.0))
-            fitting = [node for node in new if suits(node, since, lacking)]
-            mine = {node.name for node in fitting[: max(left[key.namespace], 0)]}
+            fitting = [node for node in new if _suits(node, since, lacking)]
+            mine = {node.name for node in fitting[: max(share - kept[key.namespace], 0)]}
             if not mine or failed[key.namespace] >= MOST_JUDGED:
                 continue
             if not self._may_complete(lacking, share):
                 failed[key.namespace] += 1
                 continue
             new = [node for node in new if node.name not in mine]
-            left[key.namespace] -= len(mine)
-            growing.first, growing.last = growing.first if growing.nodes else now, now
-            growing.nodes |= mine
-            self._ledger.held_nodes.hold(HoldKind.NEW_NODES, key, growing.nodes)
+            kept[key.namespace] += len(mine)
+            growing.first, growing.last = min(growing.first, now), now
+            self._hold(key, self._held(key) | mine)
 
     def _may_complete(self, lacking: Sequence[Member], share: int) -> bool:
         """Return whether ``share`` further nodes may be enough for these members, each of which fits on some node."""
-        kinds = {(one.pod.requests, signature(one.pod)): one.pod for one in lacking}
-        nodes, possible = self._eligibility.nodes, self._eligibility.possible
+        kinds, nodes = _kinds(lacking), self._eligibility.nodes
         if len(kinds) > MOST_KINDS or not all(
-            any(pod.requests.fits(nodes[name].allocatable) for name in possible(pod))
-            for pod in kinds.values()
+            any(pod.requests.fits(nodes[name].allocatable) for name in self._eligibility.possible(pod))
+            for pod in kinds
         ):
             return False
         free = self._ledger.free.now()
         wanted = Resources.total(one.pod.requests for one in lacking)
-        for name in {kind for pod in kinds.values() for kind, _ in pod.requests.items()}:
+        for name in {kind for pod in kinds for kind in pod.requests}:
             column = free.columns.get(name)
             there = int(free.free[:, column].clip(0).sum()) if column is not None else 0
             largest = max((node.allocatable[name] for node in nodes.values()), default=0)
@@ -213,10 +199,33 @@ class ClusterGrowth:
                 return False
         return True
 
+    def _held(self, key: GangKey) -> frozenset[str]:
+        return self._ledger.held_nodes.nodes(HoldKind.NEW_NODES, key)
+
+    def _hold(self, key: GangKey, nodes: Collection[str]) -> None:
+        """Hold exactly these new nodes for a gang."""
+        self._ledger.held_nodes.hold(HoldKind.NEW_NODES, key, nodes)
+        if not nodes:
+            self._gangs[key].first = self._gangs[key].last = NEVER
+
+    def _release(self, key: GangKey) -> None:
+        """Open the nodes that were held for a gang to all others."""
+        if self._held(key):
+            self._hold(key, ())
+            self._ledger.changed()
+
+    def _end(self, key: GangKey) -> None:
+        self._release(key)
+        del self._gangs[key]
+        gang = self._registry.gangs.get(key)
+        if gang is not None:
+            gang.asks_since = 0.0
+
+    # The gangs that ask.
+
     def due(self, gang: Gang, now: float) -> tuple[list[Action], float]:
         """Return the actions for a gang that was looked at, and when to look at it again."""
-        growing = self._gangs.get(gang.key)
-        lacking = gang.placeless()
+        growing, lacking = self._gangs.get(gang.key), gang.placeless()
         if gang.reason is None and lacking:
             return [], NEVER
         wanting = bool(lacking and gang.reason and gang.reason.code in STILL_LACKING)
@@ -230,11 +239,8 @@ class ClusterGrowth:
         if growing is not None:
             growing.seen = now
             actions += self._proceed(gang, growing, lacking, now)
-            look = (
-                min(self._asks_until(growing, now), growing.lapses)
-                if growing.asks_since
-                else growing.again_at
-            )
+            asks_until = min(self._asks_until(growing, now), growing.lapses)
+            look = asks_until if growing.asks_since else growing.again_at
         gang.asks_since = growing.asks_since if growing is not None else 0.0
         writes = list(self._wrong_conditions(gang, lacking, now))
         return [*actions, *writes], min(look, now + self._limits.told_again) if writes else look
@@ -247,7 +253,7 @@ class ClusterGrowth:
         """Let the gang begin or stop to ask; yield the events for that."""
         limits = self._limits
         if growing.asks_since and now >= self._asks_until(growing, now):
-            self._release(gang.key, growing)
+            self._release(gang.key)
             growing.asks_since, growing.again_at = 0.0, now + limits.grow_again
             text = (
                 f"it isn't placed {limits.grow_within:g} s after it asked for nodes; "
@@ -258,37 +264,24 @@ class ClusterGrowth:
             growing.asks_since = float(int(self._calendar()))
             yield from events(gang, limits, ASKED, f"its pods ask autoscalers for nodes: {gang.reason}")
         if growing.asks_since:
-            self._births.need_pods(gang)
+            self._expected_pods.need_pods(gang)
 
     def _helps(self, gang: Gang, lacking: Sequence[Member]) -> bool:
         """Return whether more nodes may help the gang."""
         if not lacks_nodes(gang) or self._quotas.obstacle(gang, lacking) is not None:
             return False
-        kinds = {one.pod.requests for one in lacking}
-        return self.sizes.may_come(kinds, self._ledger.whole.now())
+        requests = {one.pod.requests for one in lacking}
+        return may_come(requests, self._limits.largest_node, self._ledger.whole.now())
 
     def _wrong_conditions(self, gang: Gang, lacking: Iterable[Member], now: float) -> Iterator[ReportPod]:
         """Yield a report for each pod whose condition states another time since which its gang asks."""
         reason = gang.reason
         for member in lacking:
             pod = member.pod
-            wrong = pod.withheld and not pod.foreseen and pod.asks_since != gang.asks_since
+            wrong = pod.withheld and not pod.expected and pod.asks_since != gang.asks_since
             if wrong and reason is not None and now >= member.told_at + self._limits.told_again:
                 member.told_at = now
                 yield report_pod(gang, reason, member)
-
-    def _release(self, key: GangKey, growing: Growing) -> None:
-        """Open the nodes that were held for a gang to all others."""
-        if growing.nodes:
-            self._ledger.held_nodes.hold(HoldKind.NEW_NODES, key, ())
-            growing.nodes.clear()
-            self._ledger.changed()
-
-    def _end(self, key: GangKey) -> None:
-        self._release(key, self._gangs.pop(key))
-        gang = self._registry.gangs.get(key)
-        if gang is not None:
-            gang.asks_since = 0.0
 
 
 def lacks_nodes(gang: Gang) -> bool:
@@ -301,9 +294,34 @@ def lacks_nodes(gang: Gang) -> bool:
     return bool(reason.lacking) or not any(one.pod.devices for one in gang.placeless())
 
 
-def suits(node: Node, asks_since: float, members: Iterable[Member]) -> bool:
+def may_come(requests: Iterable[Resources], stated: Resources, present: CapacityTable) -> bool:
+    """Return whether each of these requests fits on a node like one that is ``present``, or like the ``stated`` one.
+
+    Only the cloud knows the templates of its node groups. So a pod that fits on no known node is assumed to fit on no
+    future one. But a resource that no known node has is ignored, because nodes of a new kind may bring it. The stated
+    node has as much as the largest other one of what it doesn't name.
+    """
+    largest = {name: int(present.free[:, at].max(initial=0)) for name, at in present.columns.items()}
+    largest_stated = {**largest, **dict(stated.items())}
+    for request in requests:
+        known = {name: amount for name, amount in request.items() if largest_stated.get(name, 0) > 0}
+        if not known or (stated and all(amount <= largest_stated[name] for name, amount in known.items())):
+            continue
+        if not known.keys() <= largest.keys():
+            return False
+        amounts = present.free[:, [present.columns[name] for name in known]]
+        if not (amounts >= list(known.values())).all(axis=1).any():
+            return False
+    return True
+
+
+def _suits(node: Node, asks_since: float, members: Iterable[Member]) -> bool:
     """Return whether a node has joined since a gang asked for nodes, and may run one of its members."""
-    if node.created < int(asks_since):
-        return False
-    kinds: dict[object, Pod] = {(one.pod.requests, signature(one.pod)): one.pod for one in members}
-    return any(passes(refusal(pod, node)) and pod.requests.fits(node.allocatable) for pod in kinds.values())
+    return node.created >= int(asks_since) and any(
+        passes(refusal(pod, node)) and pod.requests.fits(node.allocatable) for pod in _kinds(members)
+    )
+
+
+def _kinds(members: Iterable[Member]) -> Collection[Pod]:
+    """Return a pod for each kind of members; a node takes either all of a kind or none."""
+    return {(one.pod.requests, signature(one.pod)): one.pod for one in members}.values()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 
 from fluence_extender.gangs.lifecycle.deadlines import at_risk, undone_at
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
-from fluence_extender.gangs.lifecycle.resting import unbound
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
@@ -27,6 +26,20 @@ def explain_begun(gang: Gang, now: float, limits: Limits, calendar: Callable[[],
     lost = begun and gang.reason is not None and gang.reason.code is ReasonCode.WAITING_FOR_MEMBERS
     if gang.reason is None or gang.reason.code in OURS or lost:
         gang.explain((_lacking(gang, limits) if begun else None) or unbound(gang), now)
+
+
+def unbound(gang: Gang) -> Reason | None:
+    """Return which member can't be bound and why, None if all can.
+
+    The reason changes only with the failure's text or the member that it names.
+    """
+    waiting = [one for one in gang.pending() if one.assignment is not None and one.unbound]
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda one: natural_order(one.pod.name))
+    assert first.assignment is not None
+    text = f"placed, but {first.pod.name} can't be bound to {first.assignment.node}: {first.unbound}"
+    return Reason(ReasonCode.CANNOT_BIND, text)
 
 
 def _lacking(gang: Gang, limits: Limits) -> Reason | None:

@@ -11,38 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from fluence_extender.gangs.execution.actions import Action
+from fluence_extender.gangs.execution.actions import Action, Clear
 from fluence_extender.gangs.leadership.replay import resume_all, resume_steered, take_over_bound
-from fluence_extender.gangs.lifecycle.births import Births
+from fluence_extender.gangs.lifecycle.back_off import pause
+from fluence_extender.gangs.lifecycle.back_offs import BackOffs, rejected_now
+from fluence_extender.gangs.lifecycle.core_parts import CoreParts
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
+from fluence_extender.gangs.lifecycle.expected_pods import ExpectedPods
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
 from fluence_extender.gangs.lifecycle.growth import ClusterGrowth
 from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
-from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.member_states import (
-    BOUND,
-    ENDED,
-    MemberEvent,
-    Placed,
-    Waiting,
-    end_binding,
-    move,
-    steer_again,
-    update,
-)
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.node_holds import NodeHolds
 from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.reconcile import is_cleared
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
-from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
-from fluence_extender.gangs.lifecycle.rejections import Rejections, rejected_now
 from fluence_extender.gangs.lifecycle.requeues import Requeues
-from fluence_extender.gangs.lifecycle.resting import Resting, forget_failed_binding
 from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.gangs.lifecycle.steering import Steering
+from fluence_extender.gangs.lifecycle.uncreated_pods import UncreatedPods
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.planning.decisions import Plan
 from fluence_extender.gangs.planning.passes import Passes
 from fluence_extender.gangs.planning.view import LiveParts, View
@@ -59,24 +48,20 @@ from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
-from fluence_extender.placement.plan import Planner
 from fluence_extender.room.holdings import Strength
-from fluence_extender.room.ledger import Ledger
+
+BIND_AGAIN, LONGEST_BIND_AGAIN = 5.0, 60.0
+"""Seconds before a Binding that was refused is tried again. Until then its place may be changed."""
 
 
 class Lifecycle:
     """Takes in what happens to pods and nodes, and decides what to do. All methods are synchronous."""
 
     def __init__(
-        self,
-        registry: Registry,
-        ledger: Ledger,
-        planner: Planner,
-        limits: Limits,
-        clock: Callable[[], float],
-        on_preempted: Callable[[], None] = lambda: None,
-        on_whole: Callable[[Gang], None] = lambda _: None,
+        self, core: CoreParts, on_preempted: Callable[[], None], on_whole: Callable[[Gang], None]
     ) -> None:
+        registry, ledger, planner = core.registry, core.ledger, core.planner
+        limits, clock = core.limits, core.clock
         self._registry = registry
         self._ledger = ledger
         self._planner = planner
@@ -86,42 +71,29 @@ class Lifecycle:
         self.queue = QueueBook(registry, ledger, planner.eligibility, clock)
         self.admission = self.queue.admission
         self._places = Places(registry, ledger, planner, clock, preemptions.passes)
-        self._resting = Resting(registry, self._places, limits, clock)
-        self._rejections = Rejections(clock)
+        self._back_offs = BackOffs(core, self._places)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.job_reports = JobReports(registry)
         self.requeues = Requeues(registry, self.queue.settings)
-        taking = preemptions, self.requeues, self.queue.reclaims
         self.preemption = PreemptionManager(
-            registry, ledger, self._places, planner, limits, clock, *taking, on_preempted
+            core, self._places, preemptions, self.requeues, self.queue.reclaims, on_preempted
         )
-        refused = RefusedBirths(clock)
+        refused = UncreatedPods(clock)
         quotas = self.namespace_quotas = NamespaceQuotas(registry.look_at, refused)
         large = LargeGangs(clock)
-        self.births = Births(registry, ledger, limits, clock, self.admission, refused)
-        eligibility = planner.eligibility
-        self.growth = ClusterGrowth(
-            registry, ledger, eligibility, self.births, quotas, limits, registry.gone.clock
-        )
+        self.expected_pods = ExpectedPods(core, self.admission, refused)
+        self.growth = ClusterGrowth(core, self.expected_pods, quotas)
         parts = LiveParts(registry, ledger, planner, self.queue, self.preemption, quotas, self.growth, large)
         self.passes = Passes(parts, self._places)
         self.admission.ahead = preemptions
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
-        self._steering = Steering(self.births, ledger.claim_rooms, limits)
+        self._steering = Steering(self.expected_pods, ledger.claim_rooms, limits)
         self._gang_index = GangIndex(registry, limits)
         self._rules = Rules(registry, self._places, self.admission, self.queue.reclaims, limits)
-        self._evaluation = Evaluation(
-            registry, self._places, self._rules, quotas, limits, clock, self._whole, large
-        )
+        self._evaluation = Evaluation(core, self._places, self._rules, quotas, large, on_whole)
         self._looked_at: set[GangKey] = set()
         self._all_evaluated = True
-        self._on_whole = on_whole
-
-    def _whole(self, gang: Gang) -> None:
-        """Take note that all members of a gang have their nodes."""
-        self.preemption.gang_bound()
-        self._on_whole(gang)
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours; ``before`` is its last known state, if any."""
@@ -129,25 +101,29 @@ class Lifecycle:
         pod, found = member.pod, self._registry.member(member.pod.uid)
         assert found is not None, "the registry knows each pod of ours that has changed"
         gang = found[0]
-        forget_failed_binding(member)
+        if pod.refusal and member.written.failure:
+            # kube-scheduler refuses a pod before any Binding.
+            member.written = replace(member.written, failure="")
         if pod.refusal:
             verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
             member.refusals = replace(member.refusals, verdicts=verdicts)
         if rejected_now(pod, before):
-            self._rejections.note(pod)
+            self._back_offs.rejected(pod)
         elif before is None and not (pod.finished or pod.node):
-            self._leave_out(member)
+            self._back_offs.leave_out(member)
         if pod.finished:
-            move(gang, member, MemberEvent.END, detail=f"the pod has {pod.phase.lower()}")
-            self._ledger.release(pod.uid)
+            self._places.end(gang, member, f"the pod has {pod.phase.lower()}")
         elif pod.node:
-            held = self._holds_as_bound(member)
+            as_planned = member.accepted == pod.node or (before is not None and before.node == pod.node)
+            held = self._holds_as_bound(member, as_planned)
             # A pod that is first seen with a node, and whose Binding recorded no devices, was given none.
             used = (
                 pod if before is not None or ALLOCATION_ANNOTATION in pod.annotations else pod.without_devices
             )
             assignment = None if held else self._ledger.adopt(used, gang.key, Strength.BOUND)
-            move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {pod.node}", node=pod.node)
+            if not as_planned:
+                gang.note(HistoryKind.BOUND, pod.name, f"to {pod.node}")
+            member.bind(gang.key, assignment)
             if pod.deleting:
                 self.preemption.pod_terminating(pod.uid)
             self._ledger.amend(pod)
@@ -157,27 +133,19 @@ class Lifecycle:
         elif pod.deleting:
             self._places.drop(gang, member)
         else:
-            if member.state is not BOUND:
+            if not member.bound:
                 self._places.leave_if_unfit(gang, member)
-            self._nomination_changed(gang, member)
+            self._look_at_nomination(gang, member)
 
-    def _leave_out(self, member: Member) -> None:
-        """Bar the nodes whose kubelets have rejected other pods of a new pod's owner."""
-        nodes = self._rejections.left_out(member.pod)
-        if nodes:
-            member.refusals = replace(member.refusals, barred={**member.refusals.barred, **nodes})
-            for node in nodes:
-                self._resting.barred(member, node, self._clock())
-
-    def _holds_as_bound(self, member: Member) -> bool:
+    def _holds_as_bound(self, member: Member, as_planned: bool) -> bool:
         """Return whether a bound pod holds its node and, when it is first seen there, the devices that it records.
 
-        A pod that was bound as planned keeps its devices, even if they were removed from the resources by then.
+        A pod that was bound ``as_planned`` keeps its devices, even if they were removed from the resources by then.
         """
         pod = member.pod
         if not self._ledger.holds(pod.uid, pod.node):
             return False
-        if member.bound == pod.node or not pod.devices:
+        if as_planned or not pod.devices:
             return True
         return records_exactly(pod.annotations, self._ledger.holdings[pod.uid].assignment)
 
@@ -193,22 +161,15 @@ class Lifecycle:
         if found is not None:
             found[0].note(kind, found[1].pod.name, detail, with_names)
 
-    def _nomination_changed(self, gang: Gang, member: Member) -> None:
-        """Follow our nomination as the watch shows it: an attempt has failed once it was seen and then seen cleared."""
-        if member.clearing and not member.pod.nominated:
-            update(member, clearing=False)
-        data = member.data
-        if not isinstance(data, Placed) or member.assignment is None or member.pod.foreseen:
+    def _look_at_nomination(self, gang: Gang, member: Member) -> None:
+        """Have a member's node written again if its nomination was cleared. Mostly its node has refused it then."""
+        place, written = member.assignment, member.written
+        if place is None or member.bound or not is_cleared(member.pod, place.node, written):
             return
-        if member.pod.nominated == member.assignment.node:
-            if not data.nomination_seen:
-                update(member, nomination_seen=True)
-        elif data.nomination_seen:
-            steer_again(gang, member, MemberEvent.NOMINATION_CLEARED, nomination_seen=False)
-            if member.excused:
-                member.excused = False
-            else:
-                self.refused(member.pod.uid, member.assignment.node)
+        member.written = replace(written.again(), ours=False)
+        self._registry.dirty.add(gang.key)
+        if not written.ours:
+            self.refused(member.pod.uid, place.node)
 
     def node_changed(self, name: str) -> None:
         """Move members away from a node to which they can't be bound any more, and let all waiting gangs try again."""
@@ -216,8 +177,8 @@ class Lifecycle:
         self._registry.revision += 1
         self._rules.node_changed()
         now = self._clock()
-        for gang in self._resting.node_changed(name, now):
-            self._gang_index.look_at(gang.key, gang.rest.until)
+        for gang in self._back_offs.node_changed(name, now):
+            self._gang_index.look_at(gang.key, gang.back_off.until)
         for gang, member in self._members_on(name):
             if member.pending and member.assignment is not None and member.assignment.node == name:
                 self._places.leave_if_unfit(gang, member)
@@ -247,9 +208,9 @@ class Lifecycle:
         self._registry.revision += 1
         gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
         before, member.refusals = member.refusals, member.refusals.counted(node, now, self.limits)
-        if member.refusals.barred is not before.barred:
-            self._resting.barred(member, node, now)
-            self._resting.after_refusal(gang, member, now)
+        if member.refusals.excluded is not before.excluded:
+            self._back_offs.excluded(member, node, now)
+            self._back_offs.after_refusal(gang, member, now)
 
     # Binding.
 
@@ -274,7 +235,7 @@ class Lifecycle:
         self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
-        move(gang, member, MemberEvent.BIND)
+        member.written = replace(member.written, binding=True)
 
     def bound(self, uid: str, node: str) -> None:
         """Record that our Binding was accepted."""
@@ -282,8 +243,9 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        if member.state is not ENDED:
-            move(gang, member, MemberEvent.BIND_SUCCEEDED, detail=f"to {node}", node=node)
+        if not member.bound and not member.pod.finished:
+            gang.note(HistoryKind.BOUND, member.pod.name, f"to {node}")
+        member.accepted = node
         self._ledger.strengthen(uid, Strength.BOUND)
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
@@ -295,9 +257,10 @@ class Lifecycle:
             return
         gang, member = found
         self._registry.revision += 1
-        member.excused = True
-        if member.binding:
-            end_binding(gang, member, MemberEvent.BIND_FAILED, unbound=why)
+        bound, member.written = member.binding, replace(member.written, ours=True)
+        if bound:
+            failures = member.written.failures + bool(why)
+            member.written = replace(member.written, binding=False, failure=why, failures=failures)
             self._registry.dirty.add(gang.key)
             if not member.alive:
                 self._places.drop(gang, member)
@@ -308,23 +271,45 @@ class Lifecycle:
         """Record that no answer to our Binding came: the pod may be bound, so it keeps its place."""
         found = self._registry.member(uid)
         if found is not None and found[1].binding:
-            update(found[1], unbound=why)
+            found[1].written = replace(found[1].written, failure=why, ours=True)
             self._registry.dirty.add(found[0].key)
+
+    def resumed(self, uids: Iterable[str]) -> None:
+        """Record that the workload of expected pods was resumed, so that they are created for their nodes."""
+        for uid in uids:
+            found = self._registry.member(uid)
+            if found is not None and found[1].written.node is not None:
+                self.nominated(uid, found[1].written.node, 0)
+                self.steered(uid)
 
     def not_resumed(self, uid: str, unclear: bool = False) -> None:
         """Record that the patch which resumes a Job has failed; if ``unclear``, it may have taken effect."""
-        for pod_uid in self.births.write_failed(uid):
+        for pod_uid in self.expected_pods.write_failed(uid):
             if not unclear:
                 self.not_bound(pod_uid)
 
-    def steered(self, uid: str) -> None:
-        """Record that the member's node has been written to the cluster."""
+    def nominated(self, uid: str, node: str, revision: int) -> None:
+        """Record that a nomination for ``node`` was written, or taken back if that is "".
+
+        ``revision`` is the pod's resourceVersion after that.
+        """
         found = self._registry.member(uid)
         if found is None:
             return
         gang, member = found
-        if isinstance(member.data, Placed):
-            update(member, requested_at=self._clock())
+        if not node:
+            member.written = replace(member.written, cleared=revision)
+        if member.written.node == node:
+            member.written = replace(member.written, revision=revision, at=self._clock())
+            self._registry.dirty.add(gang.key)
+            self._look_at_nomination(gang, member)
+
+    def steered(self, uid: str) -> None:
+        """Record that the pod was told its place, so that nothing is wrong with that any more."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
         if member.trouble:
             member.trouble = ""
             self._registry.revision += 1
@@ -338,11 +323,10 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        if isinstance(member.data, Placed):
-            update(member, requested_at=self._clock())
-        elif isinstance(member.data, Waiting) and member.data.stalled:
-            update(member, stalled=False)
-            gang.rest = replace(gang.rest, until=0.0)
+        if member.assignment is not None:
+            member.written = replace(member.written, at=self._clock())
+        elif gang.back_off.until_requested == uid:
+            gang.back_off = replace(gang.back_off, until=0.0, until_requested="")
             self._registry.dirty.add(gang.key)
 
     def steer_trouble(self, uid: str, why: str) -> bool:
@@ -353,26 +337,25 @@ class Lifecycle:
         gang, member = found
         member.trouble = why
         self._registry.revision += 1
+        self._registry.dirty.since_view.add(gang.key)
         gang.explain(
             Reason(ReasonCode.CANNOT_STEER, f"placed, but {member.pod.name} can't be told its node: {why}"),
             self._clock(),
         )
         return True
 
-    def steer_failed(self, uid: str) -> None:
-        """Have the member's node written again, because the write failed."""
+    def write_failed(self, uid: str, node: str) -> None:
+        """Decide anew what a pod needs, because the write that told it ``node`` failed; "" is for a clearing write."""
         found = self._registry.member(uid)
-        if found is not None and isinstance(found[1].data, Placed):
-            steer_again(*found, MemberEvent.STEER_FAILED)
+        if found is not None and not found[1].bound and found[1].written.node == node:
+            found[1].write_again()
             self._registry.dirty.add(found[0].key)
 
-    def clear_failed(self, uid: str) -> None:
-        """Have the nomination taken back again, because the write failed, unless the pod has a place by now."""
+    def pause_before_binding(self, uid: str) -> float:
+        """Return after how many seconds a Binding that has failed is tried again."""
         found = self._registry.member(uid)
-        if found is not None:
-            if found[1].clearing:
-                update(found[1], clearing=False)
-            self._registry.dirty.add(found[0].key)
+        failures = found[1].written.failures if found is not None else 0
+        return pause(BIND_AGAIN, max(failures, 1), LONGEST_BIND_AGAIN)
 
     def resources_changed(self) -> None:
         """Move members away from devices that are gone, changed or too few, and let all waiting gangs try again."""
@@ -405,7 +388,7 @@ class Lifecycle:
         """Take over bound pods after a start."""
         for gang, member in self._registry.members():
             if member.pod.finished:
-                move(gang, member, MemberEvent.END)
+                self._places.end(gang, member)
         for member in take_over_bound(self._registry, self._ledger):
             if member.pod.deleting:
                 self.pod_changed(member)
@@ -414,34 +397,33 @@ class Lifecycle:
     def lead(self) -> None:
         """Begin to decide, after only following facts; keep the places to which the last leader steered pods."""
         self.passes.void()
-        self._places.clears()
         self.namespace_quotas.forget_all()
         resume_steered(self._registry, self._ledger, self._planner.node, self.admission)
-        self.births.hold(self._registry.members())
+        self.expected_pods.hold(self._registry.members())
         self.preemption.take_over()
         self.growth.take_over(self._clock())
         for gang in self._registry.gangs.values():
             gang.gather_anew()
         for _, member in self._registry.members():
-            if isinstance(member.data, Placed):
-                update(member, requested_at=self._clock())
+            if member.assignment is not None and not member.bound:
+                member.written = replace(member.written, at=self._clock())
         self._look_at_all_first()
 
-    def resume_places(self, foreseen: Iterable[Pod]) -> None:
-        """Hold the nodes that their Jobs' plans give foreseen pods, where these still have room."""
+    def resume_places(self, expected: Iterable[Pod]) -> None:
+        """Hold the nodes that their Jobs' plans give expected pods, where these still have room."""
         now = self._clock()
-        planned = (pod.uid for pod in foreseen if pod.nominated)
+        planned = (pod.uid for pod in expected if pod.nominated)
         members = [found for uid in planned if (found := self._registry.member(uid)) is not None]
-        wanted = [one for one in members if one[1].pod.nominated not in one[1].refusals.barred_nodes(now)]
+        wanted = [one for one in members if one[1].pod.nominated not in one[1].refusals.excluded_nodes(now)]
         resume_all(wanted, self._ledger, self._planner.node, self.admission)
-        self.births.hold(members)
+        self.expected_pods.hold(members)
 
     # Decisions.
 
     def begin(self) -> View | None:
         """Look at what has changed; return the view for a pass if one is due. `finish` has to follow."""
         now = self._clock()
-        for uid in self.births.unbound(now):
+        for uid in self.expected_pods.unbound(now):
             self.not_bound(uid)
         if self._ledger.overcommitted:
             held = {
@@ -465,7 +447,7 @@ class Lifecycle:
         looked_at |= evaluated
         self.queue.untried |= evaluated
         for gang in self._gang_index.existing(looked_at):
-            self._resting.give_up_stalled(gang, now)
+            self._back_offs.give_up_stalled(gang, now)
         self._registry.dirty.since_view |= evaluated
         self._looked_at, self._all_evaluated = looked_at, not self._registry.dirty
         self.passes.note(looked_at)
@@ -490,12 +472,10 @@ class Lifecycle:
         looked_at.update(self._registry.dirty if all_evaluated else ())
         for gang in self._gang_index.existing(looked_at):
             asked_since = gang.asks_since
-            self._places.clear_unplanned(gang)
-            steered, writes = self._steering.due(gang)
+            steered, writes = self._steering.due(gang, undo(gang, now, self.limits))
             actions.extend(writes)
             if any(member.pod.withheld or member.binding for member in steered):
                 self.committing(gang)
-            actions.extend(undo(gang, now, self.limits))
             kept = gang.key in reserved
             asking, again = self.growth.due(gang, now)
             actions.extend(asking)
@@ -507,8 +487,11 @@ class Lifecycle:
             if gang.state is not GangState.WAITING or self.queue.turns.find(gang.key) is None:
                 self.queue.turns.put(gang)
         nodes = self.node_holds.due(now)
-        births = self.births.actions(now)
-        return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now), *nodes]
+        expected_pods = self.expected_pods.actions(now)
+        # kube-scheduler counts a nominated pod as running there, so nominations are taken back first.
+        clears = [one for one in actions if isinstance(one, Clear)]
+        actions = [one for one in actions if not isinstance(one, Clear)]
+        return [*clears, *preempting, *expected_pods, *actions, *self._group_reports.due(now), *nodes]
 
     @property
     def restless(self) -> bool:
@@ -517,7 +500,7 @@ class Lifecycle:
             self._gang_index.unfinished,
             self.passes.restless,
             self.preemption.restless,
-            self.births.unfinished,
+            self.expected_pods.unfinished,
         )
         return bool(self._registry.dirty) or self.behind or any(parts)
 

@@ -22,12 +22,12 @@ class Limits:
 
     same_node_tries: int = 2
     refusal_patience: float = 1.5
-    barred_for: float = 30.0
-    """When a node is barred for a pod, and for how long.
+    excluded_for: float = 30.0
+    """When a node is excluded for a pod, and for how long.
 
-    It is barred for ``barred_for`` after ``same_node_tries`` refusals, of which the last comes at least
-    ``refusal_patience`` after the first. A refused eviction counts as departing for ``barred_for``, and victims that a
-    disruption budget protects are left alone for as long.
+    It is excluded for ``excluded_for`` after ``same_node_tries`` refusals, of which the last comes at least
+    ``refusal_patience`` after the first. A refused eviction counts as departing for ``excluded_for``, and victims
+    that a disruption budget protects are left alone for as long.
     """
 
     same_attempt: float = 0.8
@@ -35,20 +35,20 @@ class Limits:
 
     replans: int = 6
     replanned_for: float = 15.0
-    rest: float = 30.0
-    longest_refused_rest: float = 240.0
-    """When a gang rests, and for how long: for ``rest``, after ``replans`` changes of plan in a row.
+    back_off: float = 30.0
+    longest_back_off: float = 300.0
+    """When a gang backs off, and for how long: for ``back_off``, after ``replans`` changes of plan in a row.
 
     Each member beyond the first allows one more change, but all changes have to come within ``replanned_for`` seconds,
-    because the gang holds its places meanwhile. Each rest is twice as long as the one before, up to this limit, but
-    ends early when a node changes. The time for changes grows likewise, so a gang that needs many has it in the end.
+    because the gang holds its places meanwhile. Each back-off is twice as long as the one before, up to this limit, but
+    ends early when a node changes. The time for changes grows likewise, up to 16 times, so a gang
+    that needs many has it in the end.
     """
 
     unasked: float = 45.0
-    longest_rest: float = 600.0
-    """A steered member that was refused, and that kube-scheduler hasn't requested for ``unasked``, is given up.
+    """A steered member that was refused, and that kube-scheduler hasn't requested for this time, is given up.
 
-    Its gang rests twice as long each time, up to this limit.
+    Its gang backs off in the same way.
     """
 
     completion: float | None = 300.0
@@ -69,7 +69,7 @@ class Limits:
     preempt_again: float = 1.0
     """The time between two searches for victims for one gang."""
 
-    unborn: float = 120.0
+    uncreated: float = 120.0
     """A Job that was resumed with a plan is suspended again if it doesn't get its pods within this time.
 
     Its queue may state another time.

@@ -1,9 +1,9 @@
 """What ResourceQuotas leave for pods that don't exist yet.
 
-The API server counts a pod when it is created. Until then, a foreseen pod is counted here if it has a place. So no gang
+The API server counts a pod when it is created. Until then, a expected pod is counted here if it has a place. So no gang
 holds places, or asks for nodes, for pods that would be refused.
 
-Invariant: a gang's foreseen pods are counted as of the last look at the gang, and also as soon as it gets places.
+Invariant: a gang's expected pods are counted as of the last look at the gang, and also as soon as it gets places.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
 from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation
-from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
+from fluence_extender.gangs.lifecycle.uncreated_pods import UncreatedPods
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod, QuotaCharge
@@ -24,12 +24,12 @@ Charges = Counter[QuotaCharge]
 
 
 class NamespaceQuotas:
-    """The ResourceQuotas by namespace, and what foreseen pods will count for in them.
+    """The ResourceQuotas by namespace, and what expected pods will count for in them.
 
     ``look_at`` has gangs tried again. ``refused`` knows the namespaces whose pods weren't created before.
     """
 
-    def __init__(self, look_at: Callable[[Iterable[GangKey]], None], refused: RefusedBirths) -> None:
+    def __init__(self, look_at: Callable[[Iterable[GangKey]], None], refused: UncreatedPods) -> None:
         self.refused = refused
         self._look_at = look_at
         self._quotas: dict[str, dict[str, ResourceQuota]] = {}
@@ -60,7 +60,7 @@ class NamespaceQuotas:
         self._try_again(touched)
 
     def note(self, gang: Gang) -> None:
-        """Count a gang's foreseen pods in its present state, if its namespace has quotas."""
+        """Count a gang's expected pods in its present state, if its namespace has quotas."""
         counts = gang.key.namespace in self._quotas
         members = (one for one in gang.alive() if counts and one.assignment is not None)
         self._charge(gang.key, _charges(members))
@@ -95,7 +95,7 @@ class NamespaceQuotas:
         Either a quota has no room for them, or earlier pods of the namespace had places and weren't created.
         """
         quotas = self._quotas.get(gang.key.namespace)
-        if any(one.pod.foreseen for one in ready) and not gang.begun:
+        if any(one.pod.expected for one in ready) and not gang.begun:
             barred = self.refused.obstacle(gang.key.namespace)
             if barred is not None:
                 return barred
@@ -138,4 +138,4 @@ class NamespaceQuotas:
 
 def _charges(members: Iterable[Member]) -> Charges:
     """Count the charges of the members that don't exist yet."""
-    return Charges(one.pod.charge for one in members if one.pod.foreseen and one.pod.charge is not None)
+    return Charges(one.pod.charge for one in members if one.pod.expected and one.pod.charge is not None)

@@ -10,8 +10,6 @@ leader knows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fluence_extender.gangs.execution.actions import KeepNode
 from fluence_extender.gangs.queue.book import QueueBook
 from fluence_extender.model.names import KEEPING
@@ -37,56 +35,40 @@ class NodeHolds:
         self._queue = queue
         self._growing = growing
         self._nodes: dict[str, Node] = {}
-        self._kept: set[str] = set()
-        self._held_since: dict[str, float] = {}
-        self._free_since: dict[str, float] = {}
-        self._written: dict[str, float] = {}
+        self._due: dict[tuple[str, tuple[str, ...]], float] = {}
+        """When nodes are written whose annotations aren't as they should be, each with those that it gets."""
         self._look_at = 0.0
 
     def put(self, node: Node) -> None:
         """Take in a node that is new or has changed."""
         self._nodes[node.name] = node
-        (self._kept.add if node.kept else self._kept.discard)(node.name)
 
     def drop(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
-        self._kept.discard(name)
 
     def forget(self) -> None:
         """Begin anew, because another replica leads."""
-        self._held_since.clear()
-        self._free_since.clear()
-        self._written.clear()
+        self._due.clear()
 
     def due(self, now: float) -> list[KeepNode]:
         """Return the writes to nodes that are due."""
-        if now < self._look_at or not (self._growing or self._kept):
+        if now < self._look_at:
             return []
         self._look_at = now + LOOK_EVERY
-        held = self._held() if self._growing else set()
-        before, self._held_since = self._held_since, {}
-        for name in sorted(held & self._nodes.keys()):
-            self._held_since[name] = before.get(name, now)
-        free, self._free_since = self._free_since, {}
-        for name in sorted(self._kept - held):
-            self._free_since[name] = free.get(name, now)
-        self._written = {name: when for name, when in self._written.items() if now < when + AGAIN}
-        actions = [*self._to_keep(now), *self._to_release(now)]
-        self._written |= dict.fromkeys((action.node.name for action in actions), now)
-        return actions
-
-    def _to_keep(self, now: float) -> Iterator[KeepNode]:
-        for name, since in self._held_since.items():
-            node = self._nodes[name]
-            keys = [key for key in KEEPING if key not in node.guards]
-            if since < now and keys and not node.kept and name not in self._written:
-                yield KeepNode(node, tuple(keys))
-
-    def _to_release(self, now: float) -> Iterator[KeepNode]:
-        for name, since in self._free_since.items():
-            if now >= since + FREE_FOR and name not in self._written:
-                yield KeepNode(self._nodes[name], ())
+        held = self._held() if self._growing else frozenset[str]()
+        before, self._due = self._due, {}
+        actions = []
+        for name, node in self._nodes.items():
+            keys = tuple(key for key in KEEPING if key not in node.guards) if name in held else ()
+            if bool(node.kept) is (name in held) or not (keys or node.kept):
+                continue
+            wanted = name, keys
+            self._due[wanted] = before.get(wanted, now + (LOOK_EVERY if keys else FREE_FOR))
+            if now >= self._due[wanted]:
+                self._due[wanted] = now + AGAIN
+                actions.append(KeepNode(node, keys))
+        return sorted(actions, key=lambda action: action.node.name)
 
     def _held(self) -> set[str]:
         """Return the nodes of plans that aren't bound, of reservations, of preemptors and of gangs that ask."""

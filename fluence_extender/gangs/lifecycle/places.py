@@ -1,15 +1,12 @@
 """Giving members places and taking them back.
 
-Invariants: a member has an assignment exactly while the ledger holds its share. A nomination without an assignment is
-taken back before another pod is nominated there.
+Invariant: a member has an assignment exactly while the ledger holds its share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 
-from fluence_extender.gangs.execution.actions import Clear
-from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING, MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.planning.demands import Demands
@@ -17,6 +14,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.errors import GangRefused
@@ -27,7 +25,7 @@ NODES_SHOWN = 4
 
 
 class Places:
-    """Plans and drops assignments, and gathers the nominations to be taken back.
+    """Plans and drops assignments.
 
     ``passes`` returns the preemptors that a gang could preempt itself; nodes held for them are open to the gang.
     """
@@ -44,15 +42,9 @@ class Places:
         self._ledger = ledger
         self._planner = planner
         self._clock = clock
-        self._clears: list[Clear] = []
         self.demands = Demands(
             registry.workloads, registry.gangs, ledger.held_nodes, ledger.kept_apart, passes
         )
-
-    def clears(self) -> list[Clear]:
-        """Return the nominations to take back, each once."""
-        clears, self._clears = self._clears, []
-        return clears
 
     def plan(
         self,
@@ -87,9 +79,9 @@ class Places:
             # Amounts that exceed `capacity.LARGEST` are planned as that amount.
             return Reason(ReasonCode.BUSY, f"busy: {error.reason}")
         for member, assignment in zip(members, assignments, strict=True):
-            move(gang, member, MemberEvent.PLAN, assignment)
+            member.take(assignment, Promise(gang.key, gang.size, gang.queue))
             member.refusals = member.refusals.anew
-        gang.expect()
+        gang.count_gathering()
         gang.note(
             HistoryKind.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments)
         )
@@ -139,34 +131,29 @@ class Places:
 
     def drop(self, gang: Gang, member: Member) -> None:
         """Take a member's place back, unless it is bound or a Binding is under way."""
-        if member.state not in MOVABLE:
+        if not member.movable:
             return
         for uid in self._ledger.gated_beside(member.pod.uid):
             found = self._registry.member(uid)
             if found is not None:
                 self._registry.dirty.add(found[0].key)
         self._ledger.release(member.pod.uid)
-        move(gang, member, MemberEvent.DROP)
-        self._clear(member)
+        member.take_back()
+        self._registry.dirty.add(gang.key)
         member.refusals = member.refusals.anew
+
+    def end(self, gang: Gang, member: Member, how: str = "") -> None:
+        """Take the place of a member back whose pod has ended, ``how`` for the history."""
+        if member.assignment is not None:
+            gang.note(HistoryKind.RELEASED, member.pod.name, how)
+        self._ledger.release(member.pod.uid)
+        member.take_back()
 
     def drop_others(self, gang: Gang) -> None:
         """Take back the places that members got while they belonged to another gang."""
         for member in gang.members.values():
             if member.promise is not None and member.promise.gang != gang.key:
                 self.drop(gang, member)
-
-    def clear_unplanned(self, gang: Gang) -> None:
-        """Take back nominations without a plan: kube-scheduler counts such a pod as running there."""
-        for member in gang.pending():
-            if member.state is WAITING:
-                self._clear(member)
-
-    def _clear(self, member: Member) -> None:
-        pod = member.pod
-        if pod.nominated not in ("", member.held_node) and not (member.clearing or pod.foreseen):
-            update(member, clearing=True)
-            self._clears.append(Clear(member.pod))
 
     def withdraw(self, gang: Gang) -> None:
         """Drop the plan of a gang, unless the gang has begun."""

@@ -1,8 +1,8 @@
-"""Learns from kube-scheduler's refusals of a pod which nodes to bar for a while, and what to tell users.
+"""Learns from kube-scheduler's refusals of a pod which nodes to exclude for a while, and what to tell users.
 
 kube-scheduler's own filters have the last word. They often refuse a node only because they saw the cluster as it was a
-moment earlier. Therefore a node is tried twice before it is barred for the pod, and it is barred only for a while or
-until it changes.
+moment earlier. Therefore a node is tried twice before it is excluded for the pod, and it is excluded only for a
+while or until it changes.
 
 kube-scheduler states why it refused a pod only in the PodScheduled condition. The condition's message counts nodes by
 reason, and our own answers are among the reasons. The others are the filters' own texts (Kubernetes 1.36,
@@ -92,18 +92,18 @@ class Refusals:
     """The refusals of one member.
 
     ``count`` is the number of refusals in a row on the planned node, from the time ``first`` to the time ``last``.
-    ``barred`` are the nodes that refused the
-    pod, each with the time at which its bar ends. ``verdicts`` are the last ones of kube-scheduler's filters.
+    ``excluded`` are the nodes that refused the
+    pod, each with the time until which it is excluded. ``verdicts`` are the last ones of kube-scheduler's filters.
     """
 
     count: int = 0
     first: float = 0.0
     last: float = 0.0
-    barred: Mapping[str, float] = field(default_factory=dict)
+    excluded: Mapping[str, float] = field(default_factory=dict)
     verdicts: Verdicts = ()
 
     def counted(self, node: str, now: float, limits: Limits) -> Refusals:
-        """Return a copy with one more failed attempt on the planned ``node``, which may be barred from now on.
+        """Return a copy with one more failed attempt on the planned ``node``, which may be excluded from now on.
 
         One attempt can be observed twice, in a filter call and in the nomination that is cleared after it. It counts
         once.
@@ -113,33 +113,35 @@ class Refusals:
         found = replace(self, count=self.count + 1, first=self.first if self.count else now, last=now)
         patient = now - found.first >= limits.refusal_patience
         return (
-            found.barring(node, now, limits) if found.count >= limits.same_node_tries and patient else found
+            found.excluding(node, now, limits) if found.count >= limits.same_node_tries and patient else found
         )
 
-    def barring(self, node: str, now: float, limits: Limits) -> Refusals:
-        """Return a copy in which ``node`` is barred for a while."""
-        bars = {one: until for one, until in self.barred.items() if until > now}
-        return replace(self, barred={**bars, node: now + limits.barred_for})
+    def excluding(self, node: str, now: float, limits: Limits) -> Refusals:
+        """Return a copy in which ``node`` is excluded for a while."""
+        kept = {one: until for one, until in self.excluded.items() if until > now}
+        return replace(self, excluded={**kept, node: now + limits.excluded_for})
 
-    def without_bar(self, node: str) -> Refusals:
-        """Return a copy without a bar on ``node``."""
-        if node not in self.barred:
+    def admitting(self, node: str) -> Refusals:
+        """Return a copy in which ``node`` isn't excluded."""
+        if node not in self.excluded:
             return self
-        return replace(self, barred={one: until for one, until in self.barred.items() if one != node})
+        return replace(self, excluded={one: until for one, until in self.excluded.items() if one != node})
 
-    def barred_nodes(self, now: float) -> frozenset[str]:
-        """Return the nodes barred for the pod."""
+    def excluded_nodes(self, now: float) -> frozenset[str]:
+        """Return the nodes that are excluded for the pod."""
         return (
-            frozenset(one for one, until in self.barred.items() if until > now) if self.barred else NO_NODES
+            frozenset(one for one, until in self.excluded.items() if until > now)
+            if self.excluded
+            else NO_NODES
         )
 
-    def next_bar_ends(self, now: float) -> float:
-        """Return the time at which the next bar ends; `NEVER` without bars."""
-        return min((until for until in self.barred.values() if until > now), default=NEVER)
+    def next_admission(self, now: float) -> float:
+        """Return when the next excluded node is admitted again; `NEVER` if none is excluded."""
+        return min((until for until in self.excluded.values() if until > now), default=NEVER)
 
     @property
     def anew(self) -> Refusals:
-        """Return a copy that counts anew, for use after a change of plan; bars stay."""
+        """Return a copy that counts anew, for use after a change of plan; excluded nodes stay."""
         return replace(self, count=0, first=0.0, last=0.0) if self.count else self
 
 

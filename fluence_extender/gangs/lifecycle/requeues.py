@@ -1,7 +1,7 @@
 """Gangs that have to give their places back, and go back in line instead of being evicted.
 
 The pods of a suspended Job are deleted, and don't count against its ``backoffLimit``, and so are those of suspended
-MPIJobs and RayClusters. So the service suspends the workloads of a gang if it may suspend them all, and `births`
+MPIJobs and RayClusters. So the service suspends the workloads of a gang if it may suspend them all, and `expected_pods`
 resumes them in their turn. All other gangs are evicted.
 
 The workloads of a gang are suspended one after the other. If the service ends in between, the next leader finds a gang
@@ -20,7 +20,8 @@ from itertools import chain
 from fluence_extender.gangs.execution.actions import Requeue
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.registry import QUEUED, Registry
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.membership.workloads import owning
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.names import NEVER_SUSPEND, SUSPEND_LABEL
 from fluence_extender.model.pod import Owner, Pod
@@ -98,9 +99,8 @@ class Requeues:
         mpi_job = find(MpiJob, pod.namespace, name) if name else None
         if mpi_job is not None and owner.is_a("Job", "batch") and owner.name == f"{name}{LAUNCHER}":
             return mpi_job
-        kind = QUEUED.get(owner.kind)
-        found = find(kind, pod.namespace, owner.name) if kind is not None else None
-        return found if found is not None and found.uid == owner.uid else None
+        workload = owning(owner, pod.namespace, self._registry.workloads)
+        return workload if isinstance(workload, Resumable) else None
 
     def _may_suspend(self, job: Resumable) -> bool:
         if not job.ours or not job.suspendable or job.finished or job.uid in self._refused:

@@ -107,7 +107,7 @@ class Rules:
         if (
             over is None
             or (settled and not gang.begun)
-            or self._reclaims.is_owed(gang.key, _amounts(ready[:fewest]))
+            or self._reclaims.may_reclaim(gang.key, _amounts(ready[:fewest]))
         ):
             # An attempt takes the places back that a gang can't complete.
             return None

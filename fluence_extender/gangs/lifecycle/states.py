@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.reason import Reason
@@ -37,9 +36,9 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
 
     ``size`` is its size, or why that is no longer known. In the latter case bound members stay where they are.
     """
-    bound = sum(1 for member in alive if member.state is BOUND)
+    bound = sum(1 for member in alive if member.bound)
     assigned = any(member.assignment is not None for member in alive)
-    gang.expect()
+    gang.count_gathering()
     enough = bound + gang.ended >= gang.size
     whole = gang.whole or (enough and not isinstance(size, Reason))
     replaced = enough or not any(one.pod.rejected for one in gang.members.values())
@@ -50,7 +49,7 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
         gang.state = GangState.BOUND
         gang.whole = True
         gang.incomplete_since = None
-        gang.rest = replace(gang.rest, replans=0, replanned=NEVER, refused=0, stalled=0)
+        gang.back_off = replace(gang.back_off, replans=0, replanned=NEVER, failures=0, until_requested="")
         gang.explain(None, now)
         return completes
     if bound:
@@ -74,6 +73,6 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
 
 def _state_beside_foreign(gang: Gang, alive: Sequence[Member]) -> GangState:
     """Return the state of a gang none of whose bound members was placed with it."""
-    if not any(one.assignment is not None and one.state is not BOUND for one in alive):
+    if not any(one.assignment is not None and not one.bound for one in alive):
         return GangState.WAITING
     return GangState.COMMITTED if gang.state is GangState.COMMITTED else GangState.PLANNED

@@ -1,20 +1,21 @@
-"""Which members are bound or steered now.
+"""Which members are bound or steered now, and which nominations are taken back.
 
 A direct pod is bound by one write, together with its gang. Any other pod that exists is nominated and ungated, so that
-kube-scheduler's filters judge it on its node. The foreseen pods of a Job are steered together, by the patch that
+kube-scheduler's filters judge it on its node. The expected pods of a Job are steered together, by the patch that
 resumes the Job. A pod with claims waits until no other pod on its node has to be served before it.
 
-Invariant: no direct member of a gang is bound before its other members have gathered at the barrier, so that no member
-is bound before all may be. There is one exception. kube-scheduler refuses a pod with a required affinity to a direct
-member until that one is bound, so the direct members of such a gang go first.
+Invariants: a nomination without a place is taken back before another pod is nominated there. No direct member of a gang
+is bound before its other members have gathered at the barrier, so that no member is bound before all may be. There is
+one exception to that. kube-scheduler refuses a pod with a required affinity to a direct member until that one is bound,
+so the direct members of such a gang go first.
 """
 
 from __future__ import annotations
 
-from fluence_extender.gangs.execution.actions import Action, Bind, Steer
-from fluence_extender.gangs.lifecycle.births import Births
+from fluence_extender.gangs.execution.actions import Action
+from fluence_extender.gangs.lifecycle.expected_pods import ExpectedPods
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.member_states import PLANNED, Binding, MemberEvent, move
+from fluence_extender.gangs.lifecycle.reconcile import Wanted, after, reconcile
 from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.pod import Pod
@@ -25,28 +26,50 @@ from fluence_extender.room.claims import ClaimRooms
 class Steering:
     """Binds and steers the members of gangs to their places."""
 
-    def __init__(self, births: Births, rooms: ClaimRooms, limits: Limits) -> None:
-        self._births = births
+    def __init__(self, expected_pods: ExpectedPods, rooms: ClaimRooms, limits: Limits) -> None:
+        self._expected_pods = expected_pods
         self._rooms = rooms
         self._limits = limits
 
-    def due(self, gang: Gang) -> tuple[list[Member], list[Action]]:
-        """Return the members of ``gang`` that are bound or steered now, and the writes for that."""
-        waiting = [
-            one
-            for one in gang.members.values()
-            if one.state is PLANNED or (isinstance(one.data, Binding) and one.data.steer_again)
-        ]
-        if not waiting:
-            return [], []
-        free = may_bind_direct(gang)
-        foreseen = [one for one in waiting if one.pod.foreseen and (free or not one.pod.direct)]
-        direct = [one for one in waiting if one.pod.direct and not one.pod.foreseen]
-        filtered = [one for one in waiting if not (one.pod.direct or one.pod.foreseen)]
-        filtered = [one for one in filtered if not one.pod.claims or self._rooms.ungate(one.pod.uid)]
-        bound = direct if free and self._limits.binds_direct else []
-        writes = [*self._births.resumes(gang, foreseen), *_binds(gang, bound), *_steers(gang, filtered)]
-        return [*foreseen, *bound, *filtered], writes
+    def due(self, gang: Gang, undone: str = "") -> tuple[list[Member], list[Action]]:
+        """Return the members of ``gang`` that are bound or steered now, and the writes that its members need.
+
+        If the gang is ``undone`` for some reason, its bound members are evicted.
+        """
+        told = [one for one in gang.members.values() if not one.bound and one.assignment and not one.steered]
+        free = bool(told) and may_bind_direct(gang)
+        expected = [one for one in told if one.pod.expected and (free or not one.pod.direct)]
+        started, writes = expected, list[Action](self._expected_pods.resumes(gang, expected))
+        for member in gang.members.values():
+            place = member.assignment
+            nothing = (
+                member.steered
+                or member.bound
+                or (place is None and not (member.pod.nominated or member.held_node))
+            )
+            if nothing and not undone:
+                continue
+            wanted = Wanted(
+                node=place.node if place is not None else "",
+                held=member.held_node,
+                bound=member.bound,
+                may_start=place is None or self._may_start(member, free),
+                undone=undone,
+            )
+            action = reconcile(member.pod, wanted, member.written)
+            if action is not None:
+                member.written = after(member.written, action)
+                writes.append(action)
+                if place is not None and not member.bound:
+                    started.append(member)
+        return started, writes
+
+    def _may_start(self, member: Member, free: bool) -> bool:
+        """Return whether a member may be bound or ungated; direct members may be bound if they are ``free``."""
+        pod = member.pod
+        if pod.direct:
+            return free and self._limits.binds_direct
+        return not pod.claims or self._rooms.ungate(pod.uid)
 
 
 def may_bind_direct(gang: Gang) -> bool:
@@ -76,24 +99,3 @@ def _need_direct(gang: Gang, filtered: list[Member]) -> bool:
 def _may_follow(pod: Pod) -> bool:
     """Return whether the pod may pass once its neighbors are bound: nothing refuses it, or InterPodAffinity does."""
     return not pod.refusal or "InterPodAffinity" in dict(verdicts(pod.refusal))
-
-
-def _binds(gang: Gang, members: list[Member]) -> list[Action]:
-    actions: list[Action] = []
-    for member in members:
-        assert member.assignment is not None, "a planned member has a place"
-        move(gang, member, MemberEvent.BIND)
-        actions.append(Bind(member.pod, member.assignment.node))
-    return actions
-
-
-def _steers(gang: Gang, members: list[Member]) -> list[Action]:
-    actions: list[Action] = []
-    for member in members:
-        if member.binding:
-            move(gang, member, MemberEvent.STEER, steer_again=False)
-        else:
-            move(gang, member, MemberEvent.STEER)
-        if member.assignment is not None and member.pending:
-            actions.append(Steer(member.pod, member.assignment.node))
-    return actions

@@ -32,7 +32,8 @@ def agreed_size(key: GangKey, memberships: Iterable[tuple[str, Membership]]) -> 
     if len(by_size) <= 1:
         return next(iter(by_size), 1)
     stated = {
-        size: min(one.source.replace("{pod}", name) for name, one in some) for size, some in by_size.items()
+        size: min(membership.source.replace("{pod}", name) for name, membership in stating)
+        for size, stating in by_size.items()
     }
     (least, first), *_, (most, last) = sorted(stated.items())
     return Reason(
@@ -50,17 +51,17 @@ def required_size(key: GangKey, members: Sequence[Member]) -> int | Reason:
     if members:
         # The pods of a gang usually share one membership (`Registry`). Then the first of them speaks for all.
         first = members[0].membership
-        if all([one.membership is first for one in members]):
+        if all([member.membership is first for member in members]):
             stating = members[:1]
-    size = agreed_size(key, ((one.pod.name, one.membership) for one in stating))
+    size = agreed_size(key, ((member.pod.name, member.membership) for member in stating))
     if not isinstance(size, Reason) or size.code is not ReasonCode.INVALID_REQUEST:
         return size
     newest: dict[str, tuple[float, bool]] = {}
-    for one in members:
-        controller, age = _controller(one.pod), _age(one.pod)
+    for member in members:
+        controller, age = _controller(member.pod), _age(member.pod)
         newest[controller] = max(newest.get(controller, age), age)
-    newest_ones = (one for one in members if _age(one.pod) == newest[_controller(one.pod)])
-    latest = ((one.pod.name, one.membership) for one in newest_ones)
+    newest_ones = (member for member in members if _age(member.pod) == newest[_controller(member.pod)])
+    latest = ((member.pod.name, member.membership) for member in newest_ones)
     size_of_newest = agreed_size(key, latest)
     return size if isinstance(size_of_newest, Reason) else size_of_newest
 

@@ -9,24 +9,16 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from fluence_extender.gangs.execution.barrier import Barrier
+from fluence_extender.gangs.lifecycle.back_off import NO_BACK_OFF, GangBackOff
 from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.gangs.lifecycle.member_states import (
-    BINDING,
-    BOUND,
-    PLANNED,
-    Bound,
-    Ended,
-    MemberState,
-    Placed,
-    StateData,
-    Waiting,
-)
+from fluence_extender.gangs.lifecycle.reconcile import NOTHING_WRITTEN, Written
 from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.reporting.history import History
-from fluence_extender.model.accounting import Foretold
+from fluence_extender.model.accounting import ReservedStarts
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
+from fluence_extender.model.names import PLACED_ANNOTATION
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise, recorded_queue
@@ -39,8 +31,6 @@ JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
 
-WITHOUT_PLACE = Waiting()
-
 UNSEEN = -1
 """Stands for the resourceVersion of a pod that is first seen now."""
 
@@ -48,25 +38,27 @@ UNSEEN = -1
 class Member(msgspec.Struct):
     """One pod of a gang.
 
-    ``membership`` is what the pod states about the gang. Only `move` changes ``state``, ``data`` (the data of the
-    state), ``assignment`` (the member's planned or actual place) and ``promise``. The promise is what the gang was
-    promised when the member got its place. It is None if the member got no place with a gang, or was bound by other
-    means. Only `Registry.take_over` renames what these name. ``refusals`` records its failed attempts. ``excused`` says
-    that we ourselves cause the next failed attempt. ``trouble`` is why its node can't be written to the cluster.
-    ``first_seen`` is the resourceVersion of its pod when it was first seen, 0 if it was there when the service started.
-    ``submitted`` is the place in line of the work that the pod belongs to, as in `Gang.created`. It is None if the pod
-    itself was submitted. ``told_at`` is when its pod's condition was last written, on the controller's clock.
+    ``membership`` is what the pod states about the gang. ``assignment`` is the member's planned or actual place. The
+    ``promise`` is what the gang was promised when the member got its place. It is None if the member got no place with
+    a gang, or was bound by other means. Only `Registry.take_over` renames what these name.
+
+    ``written`` is what was last written to the cluster for it, and ``accepted`` the node to which the API server has
+    accepted our Binding. ``held_node`` is the node that is held for it while victims leave, "" if none is. ``refusals``
+    records its failed attempts. ``trouble`` is why its node can't be written to the cluster. ``first_seen`` is the
+    resourceVersion of its pod when it was first seen, 0 if it was there when the service started. ``submitted`` is the
+    place in line of the work that the pod belongs to, as in `Gang.created`. It is None if the pod itself was submitted.
+    ``told_at`` is when its pod's condition was last written, on the controller's clock.
     """
 
     pod: Pod
     membership: Membership
-    state: MemberState = MemberState.WAITING
-    data: StateData = WITHOUT_PLACE
     assignment: Assignment | None = None
-    refusals: Refusals = NO_REFUSALS
-    excused: bool = False
-    trouble: str = ""
     promise: Promise | None = None
+    written: Written = NOTHING_WRITTEN
+    accepted: str = ""
+    held_node: str = ""
+    refusals: Refusals = NO_REFUSALS
+    trouble: str = ""
     submitted: tuple[float, int] | None = None
     told_at: float = -NEVER
     first_seen: int = UNSEEN
@@ -74,13 +66,6 @@ class Member(msgspec.Struct):
     def __post_init__(self) -> None:
         if self.first_seen == UNSEEN:
             self.first_seen = self.pod.revision
-
-    @classmethod
-    def as_shown(cls, pod: Pod, membership: Membership, assignment: Assignment) -> Member:
-        """Return a member with a place: bound if its pod has a node, planned otherwise."""
-        if pod.node:
-            return cls(pod, membership, BOUND, Bound(pod.node), assignment)
-        return cls(pod, membership, PLANNED, Placed(), assignment)
 
     @property
     def alive(self) -> bool:
@@ -96,12 +81,49 @@ class Member(msgspec.Struct):
     @property
     def pending(self) -> bool:
         """Whether it still needs a node."""
-        return self.state is not BOUND and self.alive
+        return not self.bound and self.alive
+
+    @property
+    def bound(self) -> str:
+        """The node it is bound to, or ran on, "" if none. Our own Binding is known before the watch shows it."""
+        return self.pod.node or self.accepted
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is bound and hasn't ended."""
+        return bool(self.bound) and not self.pod.finished
 
     @property
     def binding(self) -> bool:
         """Whether a Binding is under way, so that its place can't be taken from it."""
-        return self.state is BINDING
+        return self.written.binding and not self.bound and not self.pod.finished
+
+    @property
+    def movable(self) -> bool:
+        """Whether it has a place that can be taken from it."""
+        return self.assignment is not None and not (self.bound or self.written.binding)
+
+    @property
+    def steered(self) -> bool:
+        """Whether its place has been written to the cluster, or is being written."""
+        return self.assignment is not None and self.written.node == self.assignment.node
+
+    @property
+    def withheld(self) -> bool:
+        """Whether it gets no node before a write of ours: a nomination only holds a node for it."""
+        return self.pod.withheld and not self.pod.expected
+
+    @property
+    def steered_to(self) -> str:
+        """The node to which a leader has steered it with its gang, "" if none has or if it is bound.
+
+        A pod that never had our gate has a nomination and no record.
+        """
+        pod = self.pod
+        if not self.pending or self.withheld or self.clearing:
+            return ""
+        recorded = PLACED_ANNOTATION not in pod.annotations or Promise.recorded(pod, self.membership.key)
+        return pod.nominated if recorded else ""
 
     @property
     def charged(self) -> str:
@@ -111,34 +133,45 @@ class Member(msgspec.Struct):
         return recorded_queue(self.pod) if self.bound else ""
 
     @property
-    def bound(self) -> str:
-        """The node it is bound to, or ran on, "" if none."""
-        return self.data.node if isinstance(self.data, Bound | Ended) else ""
-
-    @property
     def unbound(self) -> str:
         """Why the Binding on its place failed, "" if none has failed."""
-        return self.data.unbound if isinstance(self.data, Placed) else ""
-
-    @property
-    def held_node(self) -> str:
-        """The node that is held for it while victims leave, "" if none is."""
-        return self.data.held_node if isinstance(self.data, Waiting) else ""
+        return "" if self.bound else self.written.failure
 
     @property
     def clearing(self) -> bool:
         """Whether a nomination of ours is being taken back."""
-        return isinstance(self.data, Waiting) and self.data.clearing
+        return self.written.node == "" and not self.written.is_shown(self.pod)
 
-    @property
-    def steered_to(self) -> str:
-        """The node that the leader has steered it to while we stand by, "" if none."""
-        return self.data.steered_to if isinstance(self.data, Waiting) else ""
+    def take(self, assignment: Assignment, promise: Promise) -> None:
+        """Give it a place, of which the cluster wasn't told anything yet."""
+        self.assignment, self.promise, self.held_node = assignment, promise, ""
+        self.written = self.written.unplaced()
+
+    def take_back(self) -> None:
+        """Take its place from it."""
+        self.assignment = self.promise = None
+        self.written = self.written.unplaced()
+
+    def write_again(self) -> None:
+        """Have its node written again. A Binding is repeated where it is made, and a direct pod has nothing else."""
+        if not (self.written.binding and self.pod.direct and not self.pod.expected):
+            self.written = self.written.again()
+
+    def bind(self, key: GangKey, assignment: Assignment | None) -> None:
+        """Give it the place where it is bound, None if it has that already.
+
+        A pod that is first seen with a node was placed by an earlier leader, as it records, or not by us at all.
+        """
+        if assignment is not None:
+            self.assignment = assignment
+        if self.promise is None:
+            self.promise = Promise.recorded(self.pod, key)
+        self.held_node = ""
 
 
 def _has_node(member: Member) -> bool:
     """Return whether the member is bound, or about to be."""
-    return member.state is BINDING or (member.state is BOUND and member.alive)
+    return member.binding or (member.alive and bool(member.bound))
 
 
 def run_of(pod: Pod) -> str:
@@ -151,22 +184,6 @@ def run_of(pod: Pod) -> str:
     if job_set:
         return f"{job_set}/{pod.labels.get(RESTART_ATTEMPT, '')}"
     return pod.owner.uid if pod.owner is not None else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """Until when a gang rests, and how often it has rested in a row.
-
-    ``replans`` counts the changes of plan since the last rest. The first of them since the gang got its places was at
-    ``replanned``, `NEVER` if there was none. ``refused`` counts the rests after refusals of members. ``stalled`` counts
-    those after a member's node wasn't requested or its Binding failed.
-    """
-
-    until: float = 0.0
-    replans: int = 0
-    replanned: float = NEVER
-    refused: int = 0
-    stalled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +200,7 @@ class Assembly:
 
 
 # Thousands of waiting gangs may have these values, so they share one object.
-NO_REST, ASSEMBLED, NOTHING_FORETOLD = Rest(), Assembly(), Foretold()
+ASSEMBLED, NO_RESERVED_STARTS = Assembly(), ReservedStarts()
 
 
 class Reports(msgspec.Struct, gc=False):
@@ -206,6 +223,13 @@ class Reports(msgspec.Struct, gc=False):
     starting: bool = False
 
 
+def resume_place(gang: Gang, member: Member, assignment: Assignment) -> None:
+    """Give a member the place to which an earlier leader has steered it, with what that one has promised the gang."""
+    promise = Promise.recorded(member.pod, gang.key) or Promise(gang.key, gang.size, gang.queue)
+    member.take(assignment, promise)
+    member.written = Written(assignment.node)
+
+
 def priority_of(pods: Collection[Pod], usual: int | None) -> int:
     """Return the highest priority of ``pods``, or ``usual`` if that is higher and none has a PriorityClass."""
     highest = max((pod.priority for pod in pods), default=0)
@@ -219,7 +243,7 @@ class Gang(msgspec.Struct):
 
     State: ``reason`` is why it waits. From ``again_at`` on another attempt may succeed although no room has come free,
     in seconds of the controller's clock. ``whole`` says that as many members as it requires have been bound. It has run
-    below its size since ``incomplete_since``, None if it doesn't. ``expected`` members, which have a place and aren't
+    below its size since ``incomplete_since``, None if it doesn't. ``to_gather`` members, which have a place and aren't
     bound, gather at the barrier. ``gathering`` is its `barrier` once it is used.
 
     Times, in seconds since the epoch: ``starts_about`` is when it is expected to get its places, None if unknown.
@@ -230,7 +254,7 @@ class Gang(msgspec.Struct):
     the queue gives to work without a PriorityClass, and ``usual_duration`` how many seconds work without a declared
     duration runs there; each is None if the queue states none. ``head_start`` is how many seconds of waiting its
     priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue with this
-    gang. ``foretold`` are the starts that the queue has promised, for the account of past work. ``met`` are its
+    gang. ``reserved_starts`` are those that the queue has told it, for the account of past work. ``met`` are its
     dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that keeps it from being
     tried, None if it may be tried. If a limit or the quota of its queue is its obstacle, ``limited`` names the line in
     which it waits for that; else it is None. ``shortage`` is what it lacks of a quota.
@@ -242,12 +266,12 @@ class Gang(msgspec.Struct):
     state: GangState = GangState.WAITING
     reason: Reason | None = None
     again_at: float = NEVER
-    rest: Rest = NO_REST
+    back_off: GangBackOff = NO_BACK_OFF
     assembly: Assembly = ASSEMBLED
     reports: Reports = msgspec.field(default_factory=Reports)
     whole: bool = False
     incomplete_since: float | None = None
-    expected: int = 0
+    to_gather: int = 0
     starts_about: float | None = None
     undone_about: float | None = None
     usual_priority: int | None = None
@@ -257,7 +281,7 @@ class Gang(msgspec.Struct):
     queue: str = ""
     gathering: Barrier | None = None
     history: History = msgspec.field(default_factory=History)
-    foretold: Foretold = NOTHING_FORETOLD
+    reserved_starts: ReservedStarts = NO_RESERVED_STARTS
     asks_since: float = 0.0
     met: frozenset[str] = frozenset()
     obstacle: Reason | None = None
@@ -284,7 +308,9 @@ class Gang(msgspec.Struct):
         return [
             member
             for member in self.members.values()
-            if member.state is not BOUND and not member.pod.deleting and member.pod.phase not in ENDED_PHASES
+            if not (
+                member.pod.node or member.accepted or member.pod.deleting or member.pod.phase in ENDED_PHASES
+            )
         ]
 
     def placeless(self) -> list[Member]:
@@ -293,8 +319,8 @@ class Gang(msgspec.Struct):
 
     def forget_first_change(self) -> None:
         """Forget since when its plan has changed, if it holds no places: the time in which it does begins anew then."""
-        if self.rest.replanned < NEVER and len(self.placeless()) == len(self.alive()):
-            self.rest = replace(self.rest, replanned=NEVER)
+        if self.back_off.replanned < NEVER and len(self.placeless()) == len(self.alive()):
+            self.back_off = replace(self.back_off, replanned=NEVER)
 
     @property
     def has_nodes(self) -> bool:
@@ -376,11 +402,11 @@ class Gang(msgspec.Struct):
 
     def gathered(self, arrived: Mapping[str, str]) -> bool:
         """Return whether enough members have a place and all of these have reached bind (or are bound)."""
-        if len(arrived) < self.expected:
+        if len(arrived) < self.to_gather:
             return False
         placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
         return len(placed) + self.ended >= self.size and all(
-            member.state is BOUND or member.pod.direct or arrived.get(member.pod.uid) == assignment.node
+            member.bound or member.pod.direct or arrived.get(member.pod.uid) == assignment.node
             for member, assignment in placed
         )
 
@@ -388,9 +414,9 @@ class Gang(msgspec.Struct):
         """Return the members with a place that kube-scheduler's filters judge before they are bound."""
         return [one for one in self.pending() if one.assignment is not None and not one.pod.direct]
 
-    def expect(self) -> None:
+    def count_gathering(self) -> None:
         """Count the members that are to gather at the barrier: kube-scheduler never calls bind for direct ones."""
-        self.expected = len(self.filtered())
+        self.to_gather = len(self.filtered())
 
     @property
     def ended(self) -> int:
@@ -438,5 +464,5 @@ class Gang(msgspec.Struct):
         return [
             one
             for one in alive
-            if one.state is not BOUND or (one.promise is not None and one.promise.gang == self.key)
+            if not one.bound or (one.promise is not None and one.promise.gang == self.key)
         ] or alive

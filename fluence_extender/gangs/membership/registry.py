@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
-from fluence_extender.gangs.membership.awaited import Awaited
 from fluence_extender.gangs.membership.changed_gangs import ChangedGangs
+from fluence_extender.gangs.membership.conventions import named_gang
 from fluence_extender.gangs.membership.conventions.membership import Membership
-from fluence_extender.gangs.membership.foreign_pods import ForeignPods
-from fluence_extender.gangs.membership.gang import JOB_SET_UID, Gang, Member
-from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.workloads import WorkloadIndex, owning
 from fluence_extender.gangs.reporting.history import History, Memory
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
@@ -24,17 +23,10 @@ from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import COMPLETION_INDEX, GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.seal import Seal
-from fluence_extender.model.submission import NOTHING_SAID
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
-    JobSet,
-    LeaderWorkerSet,
-    MpiJob,
-    RayCluster,
-    RayJob,
     Resumable,
-    TrainJob,
     Workload,
 )
 
@@ -45,25 +37,23 @@ LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
 
 MOST_HEIRS = 64
-"""If a Job has more gangs than this, the history of one that was sent back waits for a gang that comes later."""
+"""If a Job has more pods than this, the history of one that was sent back waits for a pod that comes later."""
 
 Heir = tuple[str, str, str]
 """The namespace, the Job's uid and the index of a pod that is a gang by itself."""
-
-QUEUED: Mapping[str, type[Resumable]] = {"Job": Job, "MPIJob": MpiJob, "RayCluster": RayCluster}
-"""The kinds of objects that own pods and give them their own place in line."""
 
 
 class Registry:
     """Gangs by key, members by pod uid.
 
     ``dirty`` are the gangs to look at again. ``workloads`` are the objects that state how large gangs are.
-    ``foreign_pods`` are the pods of other schedulers that name a gang. ``touched_groups`` are the PodGroups of
-    scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the gangs without any member left, so that
-    users can look up what happened to them. ``left`` are the keys of gangs that have gone since the last step took them
-    up. ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang.
-    ``on_restated`` is called for each pod of which a workload has changed. ``late`` are, by namespace, the uids of pods
-    that weren't looked at since their workload with many pods changed. ``clock`` returns seconds since the epoch.
+    ``touched_groups`` are the PodGroups of scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the
+    gangs without any member left, so that users can look up what happened to them. ``left`` are the keys of gangs that
+    have gone since the last step took them up. ``revision`` grows with every change of any gang. ``late`` are, by
+    namespace, the uids of pods that weren't looked at since their workload with many pods changed.
+
+    ``on_restated`` is called for each pod of which a workload has changed. ``on_dependee`` is called with the namespace
+    and the name of each Job or gang that has come, has ended or is gone. ``clock`` returns seconds since the epoch.
     ``seal`` tells which records on pods and Jobs are the service's own; it is set before anything is observed.
     """
 
@@ -72,20 +62,19 @@ class Registry:
         self.gangs: dict[GangKey, Gang] = {}
         self.gone: Memory[Gang] = Memory(clock)
         self.left: set[GangKey] = set()
-        self.awaited = Awaited()
         self.revision = 0
-        self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
-        self._by_owner: Multimap[tuple[str, str], GangKey] = Multimap()
-        self._owned: Counter[tuple[tuple[str, str], GangKey]] = Counter()
-        """How many pods each owner has in each gang."""
         self.dirty = ChangedGangs()
-        self._gang_of: dict[str, GangKey] = {}
-        self._priorities: Counter[int] = Counter()
         self.workloads = WorkloadIndex()
-        self.foreign_pods = ForeignPods()
         self.touched_groups: set[tuple[str, str]] = set()
         self.on_restated: Callable[[Pod], None] = lambda _: None
+        self.on_dependee: Callable[[str, Target], None] = lambda *_: None
         self.late: dict[str, set[str]] = {}
+        self._gang_of: dict[str, GangKey] = {}
+        self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
+        self._priorities: Counter[int] = Counter()
+        self._foreign: dict[str, tuple[GangKey, str]] = {}
+        """The gang that each living foreign pod names, and the pod's scheduler, by the pod's uid."""
+        self._foreign_by_name: Multimap[tuple[str, str], str] = Multimap()
 
     def frozen(self, gangs: dict[GangKey, Gang], gang_of: dict[str, GangKey], now: float) -> Registry:
         """Return a registry for a pass at ``now``, in seconds since the epoch, with copies of all ``gangs``.
@@ -97,6 +86,14 @@ class Registry:
         frozen.gangs, frozen._gang_of = gangs, gang_of
         frozen._priorities, frozen.workloads = self._priorities.copy(), self.workloads.copy()
         return frozen
+
+    def imagine(self, gang: Gang) -> None:
+        """Add a gang that doesn't exist to a frozen registry, for a simulation."""
+        self.gangs[gang.key] = gang
+        self._gang_of.update(dict.fromkeys(gang.members, gang.key))
+        self._priorities.update(member.pod.priority for member in gang.members.values())
+
+    # Questions.
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if the pod isn't known."""
@@ -114,115 +111,140 @@ class Registry:
 
     def named(self, namespace: str, name: str) -> list[Gang]:
         """Return the gangs of that name (with the part, if they have one), in the order of their keys."""
-        return [gang for gang in self._alike(namespace, name) if str(gang.key) == f"{namespace}/{name}"]
+        keys = sorted(self._by_name.of((namespace, name.partition("/")[0])))
+        return [self.gangs[key] for key in keys if str(key) == f"{namespace}/{name}"]
 
     def in_group(self, namespace: str, name: str) -> list[Gang]:
         """Return the gangs of a PodGroup of scheduling.x-k8s.io in the order of their keys; each part is a gang."""
-        found = (gang for gang in self._alike(namespace, name) if gang.key.name == name)
-        return [gang for gang in found if gang.key.convention is Convention.COSCHEDULING]
+        keys = sorted(self._by_name.of((namespace, name)))
+        return [self.gangs[key] for key in keys if key.convention is Convention.COSCHEDULING]
 
-    def gangs_of(self, namespace: str, owner: str) -> Collection[GangKey]:
+    def gangs_of(self, namespace: str, owner: str) -> set[GangKey]:
         """Return the gangs with pods of the owner with that uid, in one namespace: pods may name any owner."""
-        return self._by_owner.of((namespace, owner))
-
-    def _alike(self, namespace: str, name: str) -> list[Gang]:
-        """Return the gangs whose names begin as ``name`` does; what follows a slash may be a part."""
-        return [self.gangs[key] for key in sorted(self._by_name.of(_begins(namespace, name)))]
+        return {self._gang_of[uid] for uid in self.workloads.naming(namespace, owner)}
 
     @property
     def lowest_priority(self) -> int:
         """Return the lowest priority of any pod of ours; 0 if there are no pods."""
         return min((priority for priority, count in self._priorities.items() if count), default=0)
 
+    def foreign_members(self, gang: Gang) -> Counter[str]:
+        """Return how many foreign pods name the gang, or the label that its own pods have, by scheduler.
+
+        Admission links labelled pods of ours to a PodGroup of the same name, but not foreign pods. Whether a foreign
+        pod's owner comes in stages isn't known, so the pod counts both for its stage and for a gang of all stages.
+        """
+        key = gang.key
+        conventions = {key.convention}
+        if key.convention in LINKED and any(
+            member.pod.labels.get(GROUP_LABEL) == key.name for member in gang.members.values()
+        ):
+            conventions.add(Convention.LABEL)
+        uids = self._foreign_by_name.of((key.namespace, key.name))
+        return Counter(
+            scheduler
+            for named, scheduler in (self._foreign[uid] for uid in uids)
+            if named.convention in conventions and named.uid == key.uid and key.part in ("", named.part)
+        )
+
+    # Pods.
+
     def put_pod(self, pod: Pod) -> Member:
         """Record a pod of ours, new or changed; return its member."""
-        known = self.member(pod.uid)
-        membership = (
-            known[1].membership if known is not None and _names_same_gang(known[1].pod, pod) else None
-        )
-        return self._put(pod, membership or self.workloads.membership(pod))
-
-    def take_over(self, uid: str, pod: Pod) -> bool:
-        """Let ``pod`` become the member that was foreseen as ``uid``; return False if it belongs to another gang.
-
-        If each of them is a gang by itself, the foreseen pod's gang becomes that of ``pod``.
-        """
-        found = self.member(uid)
-        membership = self.workloads.membership(pod)
-        if found is None:
-            return False
-        gang, member = found
-        if membership.key != gang.key:
-            if not membership.key.convention is gang.key.convention is Convention.ALONE:
-                return False
-            self._rename(gang, member, membership)
-        gang.members[pod.uid] = gang.members.pop(uid)
-        self._gang_of[pod.uid] = self._gang_of.pop(uid)
-        self.workloads.forget(uid)
-        member.pod = replace(member.pod, uid=pod.uid)
-        if member.assignment is not None:
-            member.assignment = replace(member.assignment, uid=pod.uid)
-        return True
-
-    def _rename(self, gang: Gang, member: Member, membership: Membership) -> None:
-        """Give a gang of one member another key."""
-        before, key = gang.key, membership.key
-        self._remove(gang)
-        self.left.add(before)
-        gang.key, member.membership = key, membership
-        self._add(gang)
-        self.dirty.add(key)
-        self._gang_of[member.pod.uid] = key
-        if member.promise is not None:
-            member.promise = replace(member.promise, gang=key)
-        self._disown(member.pod, before)
-        self._own(member.pod, key)
+        found = self.member(pod.uid)
+        if found is not None:
+            before, membership = found[1].pod, found[1].membership
+            if before.annotations == pod.annotations and _naming(before) == _naming(pod):
+                return self._put(pod, membership)
+        return self._put(pod, self.workloads.membership(pod))
 
     def _put(self, pod: Pod, membership: Membership) -> Member:
-        key = membership.key
         old = self._gang_of.get(pod.uid)
-        if old is not None and old != key:
-            member = self.gangs[old].members.pop(pod.uid)
-            self._touch(old)
-        elif old is not None:
-            member = self.gangs[old].members[pod.uid]
-        else:
+        if old is None:
             member = Member(pod, membership)
-        gang = self._gang(key)
-        if old is not None:
+        else:
+            member = self.gangs[old].members[pod.uid]
             self._priorities[member.pod.priority] -= 1
-        self._priorities[pod.priority] += 1
-        before, member.pod, member.membership = member.pod, pod, _shared(gang, membership)
-        key = gang.key
-        if old is None or old != key or _owners(before) != _owners(pod):
+            if old != membership.key:
+                del self.gangs[old].members[pod.uid]
+                self._touch(old)
+        gang = self._gang(membership.key)
+        if old is None or old != gang.key or _naming(member.pod) != _naming(pod):
             if old is not None:
-                self._disown(before, old)
-            self._own(pod, key)
+                self.workloads.drop_pod(member.pod, old)
+            self.workloads.add_pod(pod, gang.key)
+        self._priorities[pod.priority] += 1
+        member.pod, member.membership = pod, _shared(gang, membership)
         member.submitted = self._submitted(member)
         if pod.uid not in gang.members:
             if not gang.members:
-                self._inherit(gang, _heir(key, pod))
+                self._inherit(gang, _heir(gang.key, pod))
             gang.members[pod.uid] = member
             gang.note(HistoryKind.SEEN, pod.name)
-        self._gang_of[pod.uid] = key
-        self._touch_group(key)
-        self.revision += 1
-        self.dirty.add(key)
+        self._gang_of[pod.uid] = gang.key
+        self._touch(gang.key)
         return member
 
-    def _submitted(self, member: Member) -> tuple[float, int] | None:
-        """Return the place in line that its owner keeps or has in a queue, None if the pod has its own.
+    def take_over(self, uid: str, pod: Pod) -> bool:
+        """Let ``pod`` become the member that was expected as ``uid``; return False if it belongs to another gang.
 
-        An owner that was resumed before its pods existed was in line before them.
+        If each of them is a gang by itself, the expected pod's gang becomes that of ``pod``.
         """
-        owner = member.pod.owner
-        kind = QUEUED.get(owner.kind) if owner is not None else None
-        if owner is None or kind is None:
-            return None
-        job = self.workloads.find(kind, member.pod.namespace, owner.name)
-        if job is None or job.uid != owner.uid:
-            return None
-        return job.queued_since or ((job.created, self.workloads.first_seen(job)) if job.queued else None)
+        found = self.member(uid)
+        if found is None:
+            return False
+        gang, member = found
+        membership, before = self.workloads.membership(pod), gang.key
+        if membership.key != before:
+            if not membership.key.convention is before.convention is Convention.ALONE:
+                return False
+            self._remove(gang)
+            self.left.add(before)
+            gang.key, member.membership = membership.key, membership
+            self._add(gang)
+            self.dirty.add(gang.key)
+            if member.promise is not None:
+                member.promise = replace(member.promise, gang=gang.key)
+        self.workloads.drop_pod(member.pod, before)
+        member.pod = replace(member.pod, uid=pod.uid)
+        self.workloads.add_pod(member.pod, gang.key)
+        if member.assignment is not None:
+            member.assignment = replace(member.assignment, uid=pod.uid)
+        gang.members[pod.uid] = gang.members.pop(uid)
+        del self._gang_of[uid]
+        self._gang_of[pod.uid] = gang.key
+        return True
+
+    def drop_pod(self, uid: str) -> None:
+        """Forget a pod of ours that is gone."""
+        key = self._gang_of.pop(uid, None)
+        if key is None:
+            return
+        gang = self.gangs[key]
+        pod = gang.members.pop(uid).pod
+        self.workloads.drop_pod(pod, key)
+        self._priorities[pod.priority] -= 1
+        why = "its pod wasn't created" if pod.expected else "the pod was deleted"
+        gang.note(HistoryKind.RELEASED, pod.name, why)
+        self._touch(key, _heir(key, pod) if _is_replaced(pod, gang.history) else None)
+
+    def put_foreign_pod(self, pod: Pod) -> None:
+        """Record a foreign pod, which may name a gang of ours."""
+        named = None if pod.finished or pod.deleting else named_gang(pod)
+        if named is None:
+            self.drop_foreign_pod(pod.uid)
+        elif self._foreign.get(pod.uid) != (named, pod.scheduler):
+            self.drop_foreign_pod(pod.uid)
+            self._foreign[pod.uid] = named, pod.scheduler
+            self._foreign_by_name.add((named.namespace, named.name), pod.uid)
+            self.look_at(self._by_name.of((named.namespace, named.name)))
+
+    def drop_foreign_pod(self, uid: str) -> None:
+        """Forget a foreign pod."""
+        named, _ = self._foreign.pop(uid, (None, ""))
+        if named is not None:
+            self._foreign_by_name.discard((named.namespace, named.name), uid)
+            self.look_at(self._by_name.of((named.namespace, named.name)))
 
     def begin(self) -> None:
         """Take all that is known as older than what is to come: of the same second, names order it.
@@ -235,42 +257,66 @@ class Registry:
             member.first_seen = 0
             member.submitted = self._submitted(member)
 
+    def _submitted(self, member: Member) -> tuple[float, int] | None:
+        """Return the place in line that its owner keeps or has in a queue, None if the pod has its own.
+
+        An owner that was resumed before its pods existed was in line before them.
+        """
+        owner = member.pod.owner
+        job = owning(owner, member.pod.namespace, self.workloads) if owner is not None else None
+        if not isinstance(job, Resumable):
+            return None
+        return job.queued_since or ((job.created, self.workloads.first_seen(job)) if job.queued else None)
+
+    # Gangs.
+
+    def look_at(self, keys: Iterable[GangKey]) -> None:
+        """Mark those of ``keys`` that exist to be looked at again."""
+        self.dirty.update(key for key in keys if key in self.gangs)
+
     def _gang(self, key: GangKey) -> Gang:
         """Return the gang of that key, new if need be; a gang that comes back continues its history."""
-        found = self.gangs.get(key)
-        if found is None:
+        gang = self.gangs.get(key)
+        if gang is None:
             before = self.gone.take(key)
-            found = Gang(key, history=before.history if before is not None else History(self.gone.clock))
-            self._add(found)
-        return found
+            gang = Gang(key, history=before.history if before is not None else History(self.gone.clock))
+            self._add(gang)
+        return gang
 
     def _add(self, gang: Gang) -> None:
         key = gang.key
         self.gangs[key] = gang
-        self._by_name.add(_begins(key.namespace, key.name), key)
-        self._touch_waiting_for(key)
+        self._by_name.add((key.namespace, key.name), key)
+        self._gang_changed(key)
 
     def _remove(self, gang: Gang) -> None:
         key = gang.key
         del self.gangs[key]
         self.dirty.discard(key)
         self.dirty.since_view.add(key)
-        self._by_name.discard(_begins(key.namespace, key.name), key)
-        self._touch_waiting_for(key)
+        self._by_name.discard((key.namespace, key.name), key)
+        self._gang_changed(key)
 
-    def drop_pod(self, uid: str) -> None:
-        """Forget a pod of ours that is gone."""
-        key = self._gang_of.pop(uid, None)
-        if key is None:
-            return
-        self.workloads.forget(uid)
+    def _gang_changed(self, key: GangKey) -> None:
+        self.on_dependee(key.namespace, Target("gang", str(key).removeprefix(f"{key.namespace}/")))
+
+    def _touch(self, key: GangKey, heir: Heir | None = None) -> None:
+        """Note that a gang has changed. If it has no members left, it is gone, and ``heir`` may replace it."""
+        self.revision += 1
+        if key.convention is Convention.COSCHEDULING:
+            self.touched_groups.add((key.namespace, key.name))
         gang = self.gangs[key]
-        member = gang.members.pop(uid)
-        self._priorities[member.pod.priority] -= 1
-        self._disown(member.pod, key)
-        why = "its pod wasn't created" if member.pod.foreseen else "the pod was deleted"
-        gang.note(HistoryKind.RELEASED, member.pod.name, why)
-        self._touch(key, _heir(key, member.pod) if _is_replaced(member.pod, gang.history) else None)
+        if gang.members:
+            self.dirty.add(key)
+            return
+        self._remove(gang)
+        gang.fail_waits("the gang is gone")
+        gang.note(HistoryKind.GONE)
+        self.gone.keep(key, gang, heir)
+        self.left.add(key)
+        replacement = self._replacement(gang.history, heir) if heir is not None else None
+        if replacement is not None:
+            replacement.history.follow(self.gone.replace(key).history)
 
     def _inherit(self, gang: Gang, heir: Heir | None) -> None:
         """Let a new gang go on with the history of the gang that it replaces.
@@ -284,151 +330,47 @@ class Registry:
 
     def _replacement(self, history: History, heir: Heir) -> Gang | None:
         """Return the gang that is there already and replaces that of a history, None if there is none."""
-        there = self.gangs_of(*heir[:2])
-        for gang in [self.gangs[key] for key in sorted(there)] if len(there) <= MOST_HEIRS else ():
+        if len(self.workloads.naming(*heir[:2])) > MOST_HEIRS:
+            return None
+        for gang in [self.gangs[key] for key in sorted(self.gangs_of(*heir[:2]))]:
             is_heir = heir in (_heir(gang.key, member.pod) for member in gang.members.values())
             if is_heir and gang.history.replaces(history):
                 return gang
         return None
 
-    def _own(self, pod: Pod, key: GangKey) -> None:
-        """Record that the pod's owners have one more pod in that gang."""
-        for owner in _owners(pod):
-            self._owned[owner, key] += 1
-            self._by_owner.add(owner, key)
-
-    def _disown(self, pod: Pod, key: GangKey) -> None:
-        """Record that the pod's owners have one pod less in that gang."""
-        for owner in _owners(pod):
-            self._owned[owner, key] -= 1
-            if not self._owned[owner, key]:
-                del self._owned[owner, key]
-                self._by_owner.discard(owner, key)
-
-    def _touch(self, key: GangKey, heir: Heir | None = None) -> None:
-        self.revision += 1
-        self._touch_group(key)
-        if self.gangs[key].members:
-            self.dirty.add(key)
-            return
-        gang = self.gangs[key]
-        self._remove(gang)
-        gang.fail_waits("the gang is gone")
-        gang.note(HistoryKind.GONE)
-        self.gone.keep(key, gang, heir)
-        self.left.add(key)
-        replacement = self._replacement(gang.history, heir) if heir is not None else None
-        if replacement is not None:
-            replacement.history.follow(self.gone.replace(key).history)
-
-    def _touch_group(self, key: GangKey) -> None:
-        if key.convention is Convention.COSCHEDULING:
-            self.touched_groups.add((key.namespace, key.name))
-
-    def look_at(self, keys: Iterable[GangKey]) -> None:
-        """Mark those of ``keys`` that exist to be looked at again."""
-        self.dirty.update(key for key in keys if key in self.gangs)
-
-    def _touch_waiting_for(self, key: GangKey) -> None:
-        """Mark the gangs that wait for the end of this one, which has come or gone."""
-        target = Target("gang", str(key).removeprefix(f"{key.namespace}/"))
-        waiting = self.awaited.by(key.namespace, target)
-        self.awaited.outcomes.pop((key.namespace, target), None)
-        self.awaited.to_follow |= waiting
-        self.look_at(waiting)
-
-    def put_foreign_pod(self, pod: Pod) -> None:
-        """Record a foreign pod, which may name a gang of ours."""
-        self._mark_dirty(self.foreign_pods.put(pod))
-
-    def drop_foreign_pod(self, uid: str) -> None:
-        """Forget a foreign pod."""
-        self._mark_dirty(self.foreign_pods.drop(uid))
-
-    def foreign_members(self, gang: Gang) -> Counter[str]:
-        """Return how many foreign pods name the gang, or the label that its own pods have, by scheduler."""
-        found = self.foreign_pods.schedulers(gang.key)
-        if gang.key.convention in LINKED and any(
-            one.pod.labels.get(GROUP_LABEL) == gang.key.name for one in gang.members.values()
-        ):
-            found += self.foreign_pods.schedulers(gang.key._replace(convention=Convention.LABEL))
-        return found
-
-    def _mark_dirty(self, key: GangKey | None) -> None:
-        if key is None:
-            return
-        also = LINKED if key.convention is Convention.LABEL else ()
-        same = (key, *(key._replace(convention=one) for one in also))
-        same += tuple(one._replace(part="") for one in same if one.part)
-        self.look_at(same)
+    # Workloads.
 
     def put_workload(self, workload: Workload) -> None:
         """Record an object that may state how large gangs are."""
+        before = self.workloads.find(type(workload), workload.namespace, workload.name)
+        concerned = self.workloads.put(workload)
+        if before is None or _standing(before) != _standing(workload):
+            concerned = self.workloads.pods_of(workload)
+            self._job_changed(workload)
+        self._recompute_soon(workload.namespace, concerned)
         if isinstance(workload, CoschedulingGroup):
             self.touched_groups.add((workload.namespace, workload.name))
-        before = self.workloads.find(type(workload), workload.namespace, workload.name)
-        self._recompute_soon(workload.namespace, self.workloads.put(workload))
-        self._resubmit(workload, before)
 
     def drop_workload(self, workload: Workload) -> None:
         """Forget an object that may state how large gangs are."""
         self._recompute_soon(workload.namespace, self.workloads.drop(workload))
-        self._resubmit(workload, None)
+        self._job_changed(workload)
 
     def replace_workloads(
         self, kind: type[Workload], workloads: Iterable[Workload], served: bool = True
     ) -> None:
         """Take in a whole list of one kind of workload; ``served`` tells whether the cluster serves that kind."""
-        listed = tuple(workloads)
-        self.touched_groups.update(
-            (one.namespace, one.name) for one in listed if isinstance(one, CoschedulingGroup)
-        )
-        before = self.workloads.all(kind)
-        self._recompute(self.workloads.replace(kind, listed, served))
-        for workload in listed:
-            self._resubmit(workload, before.pop((workload.namespace, workload.name), None))
-        for workload in before.values():
-            self._resubmit(workload, None)
+        listed = {(workload.namespace, workload.name): workload for workload in workloads}
+        for name, workload in self.workloads.all(kind).items():
+            if name not in listed:
+                self.drop_workload(workload)
+        for workload in listed.values():
+            self.put_workload(workload)
+        self._recompute(self.workloads.set_served(kind, served))
 
-    def _resubmit(self, workload: Workload, before: Workload | None) -> None:
-        """Mark the gangs to look at again because an object's submission has changed, or because a Job has ended.
-
-        ``before`` is the object as last observed, None if it is new or gone.
-        """
-        if isinstance(workload, Job) and _ending(workload) != (before and _ending(before)):
-            waiting = self.awaited.by(workload.namespace, Target("job", workload.name))
-            self.awaited.to_follow |= waiting
-            self.look_at(waiting)
-            # A gang has ended as its Job has.
-            self.look_at(self._by_owner.of((workload.namespace, workload.uid)))
-        if isinstance(workload, Resumable) and _place(workload) != _place(before):
-            self._queue_anew(workload)
-        if workload.submission != (NOTHING_SAID if before is None else before.submission):
-            self.dirty.update(self._of(workload))
-
-    def _queue_anew(self, job: Resumable) -> None:
-        """Update the place in line of a workload's pods."""
-        for key in self._by_owner.of((job.namespace, job.uid)):
-            self.dirty.add(key)
-            for member in self.gangs[key].members.values():
-                member.submitted = self._submitted(member)
-
-    def _of(self, workload: Workload) -> set[GangKey]:
-        """Return the gangs whose pods a workload owns, and those that are named after it."""
-        found = {
-            *self._by_owner.of((workload.namespace, workload.uid)),
-            *self._by_name.of(_begins(workload.namespace, workload.name)),
-        }
-        made: Workload | None = None
-        if isinstance(workload, RayJob):
-            made = self.workloads.find(RayCluster, workload.namespace, workload.cluster)
-        elif isinstance(workload, TrainJob):
-            made = self.workloads.find(JobSet, workload.namespace, workload.name)
-        found.update(self._of(made) if made is not None else ())
-        if isinstance(workload, LeaderWorkerSet):
-            # Its gangs have its name and a number, and nobody has many of them.
-            found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}
-        return found
+    def _job_changed(self, workload: Workload) -> None:
+        if isinstance(workload, Job):
+            self.on_dependee(workload.namespace, Target("job", workload.name))
 
     def _recompute_soon(self, namespace: str, uids: Collection[str]) -> None:
         """Find out again to which gangs pods belong: now if there are few, else when `recompute_late` is called."""
@@ -449,16 +391,17 @@ class Registry:
         return len(uids)
 
     def _recompute(self, uids: Iterable[str]) -> None:
+        """Find out again to which gangs pods belong and what their place in line is, and have the gangs looked at."""
         for uid in uids:
             found = self.member(uid)
             if found is None:
                 continue
-            pod = found[1].pod
-            self.on_restated(pod)
-            membership = self.workloads.membership(pod)
-            found[1].submitted = self._submitted(found[1])
-            if membership != found[1].membership:
-                self._put(pod, membership)
+            member = found[1]
+            self.on_restated(member.pod)
+            membership = self.workloads.membership(member.pod)
+            member.submitted = self._submitted(member)
+            if membership != member.membership:
+                self._put(member.pod, membership)
                 self.gangs[membership.key].reports.group_scheduled = False
             self.dirty.add(membership.key)
 
@@ -469,29 +412,15 @@ def _shared(gang: Gang, membership: Membership) -> Membership:
     return first.membership if first is not None and first.membership == membership else membership
 
 
-def _owners(pod: Pod) -> list[tuple[str, str]]:
-    """Return the pod's owner and the JobSet to which that one belongs, if it has them, by namespace and uid."""
-    uids = (pod.owner.uid if pod.owner is not None else "", pod.labels.get(JOB_SET_UID, ""))
-    return [(pod.namespace, uid) for uid in uids if uid]
-
-
-def _begins(namespace: str, name: str) -> tuple[str, str]:
-    return namespace, name.partition("/")[0]
-
-
-def _ending(workload: Workload) -> tuple[object, ...]:
-    """Return the part of an object on which gangs depend that wait for its end."""
-    return (workload.uid, workload.outcome if isinstance(workload, Job) else None, workload.submission.after)
-
-
-def _place(workload: Workload | None) -> tuple[object, ...]:
-    """Return whether a workload is suspended, and what place in line it keeps."""
-    return (workload.suspended, workload.queued_since) if isinstance(workload, Resumable) else (False, None)
+def _standing(workload: Workload) -> tuple[object, ...]:
+    """Return what is stated besides sizes: the place in line, the submission, and whether a Job has ended."""
+    line = (workload.suspended, workload.queued_since) if isinstance(workload, Resumable) else ()
+    return (workload.uid, workload.submission, line, workload.outcome if isinstance(workload, Job) else None)
 
 
 def _is_replaced(pod: Pod, history: History) -> bool:
     """Return whether a pod that is gone leaves its gang's history to a pod that may replace it."""
-    return pod.phase != "Succeeded" and bool(pod.foreseen or history.sent_back or history.preemptions)
+    return pod.phase != "Succeeded" and bool(pod.expected or history.sent_back or history.preemptions)
 
 
 def _heir(key: GangKey, pod: Pod) -> Heir | None:
@@ -505,11 +434,6 @@ def _heir(key: GangKey, pod: Pod) -> Heir | None:
     return pod.namespace, owner.uid, pod.annotations.get(COMPLETION_INDEX, "")
 
 
-def _names_same_gang(old: Pod, new: Pod) -> bool:
-    """Return whether nothing has changed by which a pod names its gang."""
-    return (
-        old.labels == new.labels
-        and old.annotations == new.annotations
-        and old.group == new.group
-        and old.owner == new.owner
-    )
+def _naming(pod: Pod) -> tuple[object, ...]:
+    """Return what of a pod names objects."""
+    return pod.labels, pod.group, pod.owner

@@ -1,40 +1,93 @@
-"""The objects that state how large gangs are and where they may be placed, and which memberships depend on which.
+"""The objects that state how large gangs are and where they may be placed, and which pods may depend on which object.
 
-Invariants: a membership depends on each name and each kind of object that was looked up when it was computed, and all
-of these are recorded. If one of the objects can't be read, the size isn't known.
+A pod's membership depends on objects that the pod names: its owner, its groups, and what operators' labels say.
+
+Invariant: if one of the objects that were looked up for a membership can't be read, the size isn't known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import TypeVar
 
 from fluence_extender.gangs.membership.conventions import recognize
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, number
+from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
+from fluence_extender.gangs.membership.gang import JOB_SET_UID
+from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.multimap import Multimap
-from fluence_extender.model.names import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
-from fluence_extender.model.pod import Pod, revision
+from fluence_extender.model.names import (
+    COSCHEDULING_NAMES,
+    GROUP_LABEL,
+    JOB_SET_NAME,
+    LWS_NAME,
+    RAY_CLUSTER,
+    REPLICATED_JOB,
+    REPLICATED_JOB_REPLICAS,
+    TRAINING_JOB_NAME,
+)
+from fluence_extender.model.pod import Owner, Pod, revision
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
     JobSet,
+    LeaderWorkerSet,
+    MpiJob,
     PodGroup,
+    RayCluster,
     RayJob,
+    ReplicaSet,
     ResumableObject,
+    StatefulSet,
+    TrainJob,
     Workload,
 )
 from fluence_extender.placement.topology_constraints import sliced
 
 Found = TypeVar("Found", bound=Workload)
 Name = tuple[str, str]
-Ref = Name | type
-"""A name, for all objects that have it, or a kind, for whether the cluster serves it."""
+
+KINDS: Mapping[str, type[Workload]] = {
+    JOB_SET_NAME: JobSet,
+    LWS_NAME: LeaderWorkerSet,
+    RAY_CLUSTER: RayCluster,
+    TRAINING_JOB_NAME: MpiJob,
+}
+"""The labels by which pods name an operator's object. Their membership depends on whether that kind is served."""
+
+OWNERS: dict[str, type[Workload]] = {
+    "Job": Job,
+    "ReplicaSet": ReplicaSet,
+    "StatefulSet": StatefulSet,
+    "RayCluster": RayCluster,
+    "MPIJob": MpiJob,
+}
+"""The kinds of objects that own pods and that the service knows."""
+
+NAMING_LABELS = frozenset((GROUP_LABEL, *COSCHEDULING_NAMES, JOB_SET_UID, *KINDS))
+"""The labels that name an object by its name or its uid."""
+
+
+def _refs(pod: Pod, gang: GangKey | None) -> list[Name | type]:
+    """Return what a pod's membership may depend on.
+
+    These are the names and uids of objects in its namespace, and the kinds of which it matters whether they are served.
+    The labels of a pod's Job may name a group, too; then ``gang`` has that name.
+    """
+    labels = pod.labels.keys() & NAMING_LABELS
+    names = {pod.group, *(pod.labels[label] for label in labels)}
+    if pod.owner is not None:
+        names |= {pod.owner.name, pod.owner.uid}
+    if gang is not None and gang.convention is Convention.COSCHEDULING:
+        names.add(gang.name)
+    names.discard("")
+    return [*((pod.namespace, name) for name in names), *(KINDS[label] for label in labels & KINDS.keys())]
 
 
 class WorkloadIndex:
-    """Workloads by kind and name.
+    """Workloads by kind and name, and the uids of the pods that name them.
 
     Each change returns the uids of the pods whose memberships have to be computed anew. ``rule`` computes a membership.
     """
@@ -43,14 +96,13 @@ class WorkloadIndex:
         self._rule = rule
         self._objects: dict[type, dict[Name, Workload]] = {}
         self._unserved: set[type[Workload]] = set()
-        self._dependents: Multimap[Ref, str] = Multimap()
-        self._dependencies: dict[str, tuple[Ref, ...]] = {}
+        self._pods: Multimap[Name | type, str] = Multimap()
         self._first_seen: dict[str, int] = {}
         self.revision = 0
         """Grows when an object comes, goes or changes."""
 
     def copy(self) -> WorkloadIndex:
-        """Return a copy with the same objects, for look-ups alone."""
+        """Return a copy with the same objects and without pods, for look-ups alone."""
         copied = WorkloadIndex(self._rule)
         copied._objects = {kind: dict(objects) for kind, objects in self._objects.items()}
         copied._unserved, copied._first_seen = set(self._unserved), dict(self._first_seen)
@@ -62,12 +114,6 @@ class WorkloadIndex:
         found = self._objects.get(kind, {}).get((namespace, name))
         return found if isinstance(found, kind) else None
 
-    def owning_job(self, pod: Pod) -> Job | None:
-        """Return the Job that controls the pod, None where none does or it isn't known."""
-        owner = pod.owner
-        found = self.find(Job, pod.namespace, owner.name) if owner and owner.is_a("Job", "batch") else None
-        return found if found is not None and owner is not None and found.uid == owner.uid else None
-
     def all(self, kind: type[Workload]) -> dict[Name, Workload]:
         """Return all known objects of a kind."""
         return dict(self._objects.get(kind, {}))
@@ -77,30 +123,31 @@ class WorkloadIndex:
         return kind not in self._unserved
 
     def membership(self, pod: Pod) -> Membership:
-        """Return the pod's membership now, and record which objects it depends on."""
-        recorder = _Recorder(self)
-        membership = self._rule(pod, recorder)
-        if recorder.problem:
-            membership = replace(membership, size=Reason(ReasonCode.INVALID_REQUEST, recorder.problem))
-        dependencies = tuple(dict.fromkeys(recorder.lookups))
-        if dependencies != self._dependencies.get(pod.uid, ()):
-            self.forget(pod.uid)
-            if dependencies:
-                self._dependencies[pod.uid] = self._shared(dependencies)
-            for ref in self._dependencies.get(pod.uid, ()):
-                self._dependents.add(ref, pod.uid)
+        """Return the pod's membership now."""
+        reader = _Reader(self)
+        membership = self._rule(pod, reader)
+        if reader.problem:
+            membership = replace(membership, size=Reason(ReasonCode.INVALID_REQUEST, reader.problem))
         return membership
 
-    def _shared(self, dependencies: tuple[Ref, ...]) -> tuple[Ref, ...]:
-        """Return the equal tuple of another pod if a look-up finds one, so that the pods of a gang share one tuple."""
-        other = next(iter(self._dependents.of(dependencies[0])), "")
-        known = self._dependencies.get(other, ())
-        return known if known == dependencies else dependencies
+    def add_pod(self, pod: Pod, gang: GangKey | None = None) -> None:
+        """Record on which objects and kinds the membership of a pod may depend, which is in ``gang``."""
+        for ref in _refs(pod, gang):
+            self._pods.add(ref, pod.uid)
 
-    def forget(self, uid: str) -> None:
-        """Forget what the pod depended on."""
-        for ref in self._dependencies.pop(uid, ()):
-            self._dependents.discard(ref, uid)
+    def drop_pod(self, pod: Pod, gang: GangKey | None = None) -> None:
+        """Forget a pod, given as it was added."""
+        for ref in _refs(pod, gang):
+            self._pods.discard(ref, pod.uid)
+
+    def naming(self, namespace: str, name: str) -> Set[str]:
+        """Return the uids of the pods that name an object by its name or uid: read-only, gone after the next change."""
+        return self._pods.of((namespace, name))
+
+    def pods_of(self, workload: Workload) -> list[str]:
+        """Return the uids of the pods that belong to an object, or may."""
+        names = [workload.name, workload.uid, workload.cluster if isinstance(workload, RayJob) else ""]
+        return sorted({uid for name in names if name for uid in self.naming(workload.namespace, name)})
 
     def put(self, workload: Workload) -> list[str]:
         """Record an object; return the uids of the pods to look at again, none if it hasn't changed."""
@@ -114,7 +161,7 @@ class WorkloadIndex:
         self.revision += changed
         if isinstance(workload, ResumableObject):
             self._first_seen.setdefault(workload.uid, revision(workload.version))
-        return self._touched(workload) if changed else []
+        return self.pods_of(workload) if changed else []
 
     def first_seen(self, workload: ResumableObject) -> int:
         """Return the resourceVersion at which a workload was first seen, 0 if it was there when the service started."""
@@ -130,46 +177,71 @@ class WorkloadIndex:
         gone = self._objects.get(type(workload), {}).pop(name, None)
         self._first_seen.pop(workload.uid, None)
         self.revision += 1
-        return self._touched(gone) if gone is not None else []
+        return self.pods_of(gone) if gone is not None else []
 
-    def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:
-        """Take in a whole list of one kind; return the pods to look at again because of a difference."""
-        listed = {(one.namespace, one.name): one for one in objects}
-        gone = [one for name, one in self._objects.get(kind, {}).items() if name not in listed]
-        touched = [uid for one in gone for uid in self.drop(one)]
-        touched += [uid for one in listed.values() for uid in self.put(one)]
-        if served is (kind in self._unserved):
-            (self._unserved.discard if served else self._unserved.add)(kind)
-            touched += self._on(kind)
-        return touched
-
-    def _touched(self, workload: Workload) -> list[str]:
-        names = [workload.name, workload.cluster] if isinstance(workload, RayJob) else [workload.name]
-        return [uid for name in names for uid in self._on((workload.namespace, name))]
-
-    def _on(self, ref: Ref) -> list[str]:
-        return sorted(self._dependents.of(ref))
+    def set_served(self, kind: type[Workload], served: bool) -> list[str]:
+        """Record whether the cluster serves such objects; return the pods to look at again if that has changed."""
+        if served is not (kind in self._unserved):
+            return []
+        (self._unserved.discard if served else self._unserved.add)(kind)
+        return sorted(self._pods.of(kind))
 
 
-class _Recorder:
-    """Looks up objects in an index and records each look-up; ``problem`` says which one can't be read, and why."""
+class _Reader:
+    """Looks up objects in an index; ``problem`` says which of them can't be read, and why."""
 
     def __init__(self, index: WorkloadIndex) -> None:
         self._index = index
-        self.lookups: list[Ref] = []
+        self.served = index.served
         self.problem = ""
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
-        self.lookups.append((namespace, name))
         found = self._index.find(kind, namespace, name)
         if found is not None and found.problem:
             named = "PodGroup" if kind is CoschedulingGroup else kind.__name__
             self.problem = f"{named} {namespace}/{name} can't be read: {found.problem}"
         return found
 
-    def served(self, kind: type[Workload]) -> bool:
-        self.lookups.append(kind)
-        return self._index.served(kind)
+
+def parents_of(pod: Pod, workloads: Workloads) -> Iterator[Workload]:
+    """Yield the known workloads that a pod belongs to, each once: its owner, what labels name, and what made these.
+
+    An operator's pods needn't be owned by the object that their user wrote: the Trainer makes a JobSet of a TrainJob,
+    that makes Jobs, and these make pods.
+    """
+    owner = owning(pod.owner, pod.namespace, workloads) if pod.owner is not None else None
+    named = [
+        (kind, pod.labels[label])
+        for label, kind in KINDS.items()
+        if label in pod.labels and kind is not MpiJob
+    ]
+    named.append((MpiJob, mpi_job_name(pod)))
+    parents: dict[int, Workload] = {}
+    for parent in (owner, *(workloads.find(kind, pod.namespace, name) for kind, name in named if name)):
+        if parent is not None:
+            parents.update((id(one), one) for one in (parent, *made_of(parent, workloads)))
+    yield from parents.values()
+
+
+def owning(owner: Owner, namespace: str, workloads: Workloads) -> Workload | None:
+    """Return the object that owns a pod, None where it isn't known."""
+    kind = OWNERS.get(owner.kind)
+    found = workloads.find(kind, namespace, owner.name) if kind is not None else None
+    return found if found is not None and found.uid == owner.uid else None
+
+
+def made_of(thing: Workload, workloads: Workloads) -> Iterator[Workload]:
+    """Yield the known objects that operators have made this one of, the outermost first."""
+    maker: Workload | None = None
+    if isinstance(thing, Job) and thing.job_set:
+        maker = workloads.find(JobSet, thing.namespace, thing.job_set)
+    elif isinstance(thing, JobSet) and thing.made_of:
+        maker = workloads.find(TrainJob, thing.namespace, thing.made_of)
+    elif isinstance(thing, RayCluster) and thing.made_of:
+        maker = workloads.find(RayJob, thing.namespace, thing.made_of)
+    if maker is not None:
+        yield from made_of(maker, workloads)
+        yield maker
 
 
 def owner_topology(workloads: WorkloadIndex, pod: Pod) -> tuple[tuple[str, ...], int]:

@@ -22,7 +22,8 @@ class Decided:
     ``after`` is a copy of the gang with what was decided. Its members in ``placed`` get places. ``whole`` is a message
     for the gang's history that says how many members there are, "" if that isn't new. ``withdrawn`` says that the
     members give their places back. ``aside`` is the limit or quota that takes the gang out of the line, None if none
-    does. ``again`` says that the gang has to be looked at again. ``considered`` has the decisions about preemption.
+    does. ``again`` says that the gang has to be looked at again. ``considered`` has the decisions about preemption, and
+    ``without_preemption`` is why the gang has no places if no other gang makes room; None if it wasn't planned in vain.
     """
 
     after: Gang
@@ -32,6 +33,7 @@ class Decided:
     aside: Reason | None = None
     again: bool = False
     considered: list[Considered] = field(default_factory=list)
+    without_preemption: Reason | None = None
 
     @property
     def key(self) -> GangKey:
@@ -44,7 +46,7 @@ class Plan:
     """What a pass has decided on a ``view``.
 
     ``decided`` has the decisions, in order. ``explained`` has the gangs of which only the reason has changed, with the
-    new reason. The pass has tried the gangs in ``tried``. It has skipped those in ``skipped``, because they rest. Those
+    new reason. The pass has tried the gangs in ``tried``. It has skipped those in ``skipped``, which back off. Those
     in ``postponed`` are large gangs that were tried too often lately. ``large`` has the large gangs that were tried:
     their namespaces, and how many members they have. The gangs in ``deferred`` are left for the next pass, because too
     many others of their namespace were planned without finding places. ``blocked`` has the gangs that lack capacity,

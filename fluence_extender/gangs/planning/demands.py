@@ -10,14 +10,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
-from fluence_extender.gangs.preemption.awaited_places import AwaitedPlaces
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import Pod, PodTerm
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import signature
 from fluence_extender.placement.topology_constraints import topology_constraints
 from fluence_extender.room.holds import HeldNodes, HoldKind
-from fluence_extender.room.kept_apart import KeptApart
+from fluence_extender.room.kept_apart import NO_NODES, KeptApart
 
 DemandKey = frozenset[tuple[object, int]]
 
@@ -112,9 +111,40 @@ class Demands:
         return known[others]
 
 
+class AwaitedPlaces:
+    """The places for which the pods ``waiting`` of preemptors wait, each with its node.
+
+    The nodes are held. But required anti-affinity may reach beyond a node: a pod that is placed elsewhere in the zone
+    may keep a preemptor from its nodes, and would have to be evicted, too. If it came back each time, the preemptor
+    would evict it again and again.
+    """
+
+    def __init__(self, kept_apart: KeptApart, waiting: Iterable[tuple[Pod, str]]) -> None:
+        self._kept_apart = kept_apart
+        self._waiting = list(waiting)
+        self._of_waiting: dict[PodTerm, set[str]] = {}
+        for pod, node in self._waiting:
+            for term in pod.apart:
+                self._of_waiting.setdefault(term, set()).add(node)
+        self._of_others: dict[PodTerm, set[str]] = {}
+
+    def kept_from(self, pod: Pod) -> frozenset[str]:
+        """Return the nodes on which a pod and one that waits would exclude each other by anti-affinity."""
+        found = NO_NODES
+        for term, nodes in self._of_waiting.items():
+            if self._kept_apart.selects(term, pod):
+                found |= self._kept_apart.around(term.key, nodes)
+        for term in pod.apart:
+            if term not in self._of_others:
+                counts = self._kept_apart.counts
+                self._of_others[term] = {node for other, node in self._waiting if counts(term, other)}
+            found |= self._kept_apart.around(term.key, self._of_others[term])
+        return found
+
+
 def _barred(member: Member, now: float, awaited: AwaitedPlaces | None) -> frozenset[str]:
     """Return the nodes that refused the member, and those where it would exclude a preemptor."""
-    refused = member.refusals.barred_nodes(now)
+    refused = member.refusals.excluded_nodes(now)
     return refused if awaited is None else refused | awaited.kept_from(member.pod)
 
 

@@ -6,7 +6,8 @@ of started pods are computed once, and again when the pod, its workload or its q
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
+from copy import copy
 
 import numpy as np
 
@@ -67,6 +68,11 @@ class KnownEnds:
         """Forget when a pod was first seen with its place, because it has none any more."""
         self._placed.pop(uid, None)
 
+    @property
+    def changed(self) -> frozenset[str]:
+        """The pods that have changed since `take_changed` was called."""
+        return frozenset(self._changed)
+
     def take_changed(self) -> set[str]:
         """Return the pods that have changed since this was last asked."""
         changed, self._changed = self._changed, set()
@@ -115,18 +121,17 @@ class LeavingPods:
         self._node, self._size = np.zeros(64, dtype=np.intp), np.zeros(64, dtype=np.intp)
         self._foreign = np.zeros(64, dtype=np.bool_)
 
-    @classmethod
-    def of(cls, ends: Mapping[str, float], holdings: Mapping[str, Holding]) -> LeavingPods:
-        """Return those of our pods that hold something and have an end in ``ends``."""
-        made = cls()
-        for uid, end in ends.items():
-            if end < NEVER and uid in holdings:
-                made.put(uid, holdings[uid], end, foreign=False)
-        return made
+    def copy(self) -> LeavingPods:
+        """Return an independent copy."""
+        copied = copy(self)
+        copied.nodes, copied.sizes, copied._rows = dict(self.nodes), dict(self.sizes), dict(self._rows)
+        copied._held, copied._unused = list(self._held), list(self._unused)
+        copied._ends, copied._foreign = self._ends.copy(), self._foreign.copy()
+        copied._node, copied._size = self._node.copy(), self._size.copy()
+        return copied
 
-    def follow(self, known: KnownEnds, ledger: Ledger) -> None:
-        """Take in what has changed about the ends of pods, and about what they hold."""
-        changed = known.take_changed() | ledger.take_changed()
+    def follow(self, changed: Iterable[str], known: KnownEnds, ledger: Ledger) -> None:
+        """Take in the present ends of the pods ``changed``, and what they hold."""
         for uid in changed:
             held = ledger.holdings.get(uid)
             foreign = held is None

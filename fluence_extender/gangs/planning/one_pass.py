@@ -20,7 +20,6 @@ from typing import Literal
 import structlog
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING
 from fluence_extender.gangs.lifecycle.rules import (
     UNCOUNTED,
     invalid,
@@ -42,12 +41,11 @@ from fluence_extender.gangs.planning.demands import Demanded, Demands
 from fluence_extender.gangs.planning.known_reasons import KnownReasons, reason_to_tell
 from fluence_extender.gangs.planning.pass_memory import COUNT, Attempt, PassMemory
 from fluence_extender.gangs.planning.ranking import ranked
-from fluence_extender.gangs.planning.reservations import Blocked, Reservations, moved_to
+from fluence_extender.gangs.planning.reservations import Blocked, KeptRoom, Reservations, moved_to
 from fluence_extender.gangs.planning.view import View
 from fluence_extender.gangs.preemption.preempting import Preempting
 from fluence_extender.gangs.preemption.preemptions import may_preempt, preempting_priority
 from fluence_extender.gangs.queue.admission import NO_LIMITS
-from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
 from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
 from fluence_extender.gangs.queue.fair_shares import is_set_aside
@@ -60,6 +58,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.queueing.entry import Entry
 from fluence_extender.queueing.order import Rank, has_begun
@@ -99,7 +98,7 @@ class Pass:
         self._memory = memory
         self._planner = memory.planner
         self._now = view.now
-        self._policy = view.queues.settings.policy
+        self._policy = view.queues.policy
         self._admission = view.queues.admission
         self._order = ranked(view)
         self._pool = view.queues.pool
@@ -145,7 +144,7 @@ class Pass:
             if changing and key in changing:
                 continue
             gang = gangs[key]
-            if gang.rest.until > now:
+            if gang.back_off.until > now:
                 made.skipped.add(key)
                 continue
             due = everyone or key in view.changed or gang.again_at <= now
@@ -154,11 +153,30 @@ class Pass:
             made.tried.add(key)
             if due or not self._keep_reservation(key, rank):
                 self._attempt(gang, rank)
-        if self._reservations is not None:
-            made.blocked, made.cluster = self._reservations.blocked, self._reservations.cluster
+        made.blocked, made.cluster = self.blocked, self.cluster
         if self._admission.shares.active:
             made.unsettled = self._has_reordered()
         return made
+
+    @property
+    def planner(self) -> Planner:
+        """The planner of this pass."""
+        return self._planner
+
+    @property
+    def placements(self) -> int:
+        """How many gangs this pass has placed."""
+        return self._reasons.placements
+
+    @property
+    def blocked(self) -> Sequence[Blocked]:
+        """The gangs that lack capacity, with what is reserved for them on the timeline ``cluster``."""
+        return () if self._reservations is None else self._reservations.blocked
+
+    @property
+    def cluster(self) -> ClusterTimeline | None:
+        """The timeline of this pass, None if it has needed none."""
+        return None if self._reservations is None else self._reservations.cluster
 
     def _has_reordered(self) -> bool:
         """Return whether the set of gangs that were set aside has changed, which may change the order of the others."""
@@ -189,6 +207,11 @@ class Pass:
             self._memory.in_vain.leave(gang.key.namespace, rank)
             self._made.deferred.append(gang.key)
             return
+        if not self.decide(gang, rank).placed:
+            self._memory.in_vain.note(gang.key.namespace)
+
+    def decide(self, gang: Gang, rank: Rank) -> Decided:
+        """Plan a gang by itself, whatever others have shown, and count the places that it gets."""
         decided = Decided(gang.copy())
         decided.after.again_at = NEVER
         try:
@@ -203,8 +226,11 @@ class Pass:
             self._idle.clear()
             self._admission.count(decided.after)
             self._view.quotas.note(decided.after)
-        else:
-            self._memory.in_vain.note(gang.key.namespace)
+        return decided
+
+    def take_back(self, decided: Decided) -> None:
+        """Undo that others are preempted for a gang that has no place."""
+        self._preempting.end(decided.key, self._room)
 
     def _may_plan(self, gang: Gang, rank: Rank) -> bool:
         """Return whether a gang may be planned, given the failed plans of its namespace in this pass."""
@@ -231,11 +257,11 @@ class Pass:
         if not self._is_idle(demand[1]) or (self._has_limits and self._admission.is_limited(gang)):
             return None
         may_reserve, pending = self._may_reserve(gang), gang.pending()
-        beside = self._beside(gang, rank, pending, self._duration_of(gang, attempt))
-        if isinstance(beside, Reason):
-            return None if may_reserve or gang.key in self._view.ends.blocked else beside
+        kept_room = self.kept_room(gang, rank, pending, self._duration_of(gang, attempt))
+        if isinstance(kept_room, Reason):
+            return None if may_reserve or gang.key in self._view.ends.blocked else kept_room
         before = self._memory.shortfalls.full_counts
-        reason = self._reasons.of(gang, demand, pending, beside, self._may_plan(gang, rank))
+        reason = self._reasons.of(gang, demand, pending, kept_room, self._may_plan(gang, rank))
         counted = self._memory.shortfalls.full_counts - before
         if counted:
             self._memory.in_vain.note(gang.key.namespace, COUNT * counted)
@@ -257,9 +283,9 @@ class Pass:
         whole = not isinstance(size, Reason) and len(ready) == len(gang.alive()) == size and not gang.ended
         if not whole or any(map(_differs, ready)):
             return False
-        return self._demanded(gang, ready)
+        return self.demanded(gang, ready)
 
-    def _demanded(self, gang: Gang, members: Sequence[Member]) -> Demanded:
+    def demanded(self, gang: Gang, members: Sequence[Member]) -> Demanded:
         """Return what decides whether members have room; equal demands are one object."""
         # Nodes and devices that are held for a gang are open to it alone, so other gangs may get another result.
         keeper = gang.key if self._room.held_nodes.any_for(gang.key) else None
@@ -268,7 +294,7 @@ class Pass:
         demand = key, priority
         return self._memory.same(demand)
 
-    def _open_to(self, gang: Gang) -> Room:
+    def open_to(self, gang: Gang) -> Room:
         """Return the room as it is for a gang."""
         return self._room.open_to(gang.key, self._preemptions.passes(gang))
 
@@ -311,7 +337,7 @@ class Pass:
         reason = (over if allowed < fewest else None) or self._plan_as_many(decided, rank, ready, fewest)
         needed = _needed(gang, size)
         if reason is not None:
-            gang.again_at = min((one.refusals.next_bar_ends(now) for one in ready), default=NEVER)
+            gang.again_at = min((one.refusals.next_admission(now) for one in ready), default=NEVER)
             movable = any(one.assignment is not None for one in gang.pending())
             if missing > 0 and movable and not gang.begun and needed:
                 # Some have places that the others can't join: all get new ones together.
@@ -319,6 +345,7 @@ class Pass:
             elif needed:
                 # Nothing is freed for members beyond the gang's size.
                 lacking = [member for member in ready if member.assignment is None][:needed]
+                decided.without_preemption = self._preemptions.behind(gang, reason)
                 reason = self._consider(decided, lacking, reason)
             reason = self._preemptions.behind(gang, reason)
         reason = reason or over or rule
@@ -333,7 +360,7 @@ class Pass:
         """Let a gang give back the places of its members that aren't bound; the next pass has the room."""
         decided.withdrawn = decided.again = True
         for member in decided.after.members.values():
-            if member.state in MOVABLE or member.state is WAITING:
+            if member.movable:
                 member.assignment = None
 
     def _consider(self, decided: Decided, lacking: Sequence[Member], reason: Reason) -> Reason:
@@ -389,7 +416,7 @@ class Pass:
     def _over_quota(self, decided: Decided, ready: Sequence[Member], fewest: int) -> Reason | None:
         """Return which quota keeps a gang from its places, None if none does; record what it lacks.
 
-        The quota of the namespace needs room for all foreseen pods among the members, and that of the queue for the
+        The quota of the namespace needs room for all expected pods among the members, and that of the queue for the
         ``fewest``. A queue that takes back what the members need has no objection. A gang that was placed only in part
         gives its places back.
         """
@@ -417,43 +444,43 @@ class Pass:
         is placed by itself.
         """
         gang = decided.after
-        beside = self._beside(gang, rank, ready)
-        if isinstance(beside, Reason):
-            return beside
+        kept_room = self.kept_room(gang, rank, ready)
+        if isinstance(kept_room, Reason):
+            return kept_room
         # If the pool lacks room for all members, only fewer of them are planned.
-        all_at_once = len(ready) <= fewest or beside.short is None
-        reason = self._plan(decided, ready, beside) if all_at_once else beside.short
+        all_at_once = len(ready) <= fewest or kept_room.short is None
+        reason = self._plan(decided, ready, kept_room) if all_at_once else kept_room.short
         if reason is None or len(ready) <= fewest:
             return reason
         needed = 0 if gang.begun and gang.whole else fewest
         if needed:
-            beside_needed = self._beside(gang, rank, ready[:needed])
-            if isinstance(beside_needed, Reason):
-                return beside_needed
-            needed_reason = self._plan(decided, ready[:needed], beside_needed)
+            kept_room_needed = self.kept_room(gang, rank, ready[:needed])
+            if isinstance(kept_room_needed, Reason):
+                return kept_room_needed
+            needed_reason = self._plan(decided, ready[:needed], kept_room_needed)
             if needed_reason is not None:
                 return needed_reason
         each_reason = self._plan_each(decided, rank, ready[needed:])
         # What the pool lacked for all at once doesn't matter if each other member has its place.
-        return reason if beside.short is None else each_reason
+        return reason if kept_room.short is None else each_reason
 
-    def _plan(self, decided: Decided, members: list[Member], beside: Beside) -> Reason | None:
+    def _plan(self, decided: Decided, members: list[Member], kept_room: KeptRoom) -> Reason | None:
         """Place all of ``members`` or return why not. A demand that has failed isn't planned again."""
         gang = decided.after
-        demand = self._demanded(gang, members)
-        reason = self._reasons.of(gang, demand, members, beside)
+        demand = self.demanded(gang, members)
+        reason = self._reasons.of(gang, demand, members, kept_room)
         if reason is not None:
             return reason
-        reason = self._place(decided, members, beside)
+        reason = self._place(decided, members, kept_room)
         if reason is None:
             return None
-        self._reasons.note(gang, demand, members, reason, beside)
-        return reason_to_tell(reason, beside.short)
+        self._reasons.note(gang, demand, members, reason, kept_room)
+        return reason_to_tell(reason, kept_room.short)
 
-    def _place(self, decided: Decided, members: list[Member], beside: Beside) -> Reason | None:
+    def _place(self, decided: Decided, members: list[Member], kept_room: KeptRoom) -> Reason | None:
         """Find places for members, and take them from the room; return why there are none."""
-        gang, room = decided.after, self._open_to(decided.after)
-        places = self._find(room, gang, members, beside)
+        gang, room = decided.after, self.open_to(decided.after)
+        places = self._find(room, gang, members, kept_room)
         if isinstance(places, Reason):
             return places
         self._room.occupy(((one.pod, at) for one, at in zip(members, places, strict=True)), gang.key)
@@ -465,26 +492,26 @@ class Pass:
             self._placed.extend(one.pod for one in members)
         else:
             demands = [Demand(one.pod) for one in members]
-            self._reservations.cluster.start(demands, places, own, self._view.calendar + beside.duration)
+            self._reservations.cluster.start(demands, places, own, self._view.calendar + kept_room.duration)
         return None
 
     def _find(
-        self, room: Room, gang: Gang, members: Sequence[Member], beside: Beside
+        self, room: Room, gang: Gang, members: Sequence[Member], kept_room: KeptRoom
     ) -> Sequence[Assignment] | Reason:
         """Return places for all of ``members`` in a room of their gang, or why there are none."""
         demands, settled = (
             self._demands.of(gang, members, self._now),
             self._demands.settled(gang),
         )
-        if not beside.free and beside.short is None:
-            places = self._planner.find(beside.left_of(room), demands, settled)
+        if not kept_room.free and kept_room.short is None:
+            places = self._planner.find(kept_room.left_of(room), demands, settled)
             if places is not None:
                 return places
         try:
             places = self._planner.plan(room, demands, settled)
         except GangRefused as refused:
             return refused.reason
-        return places if beside.free else beside.reason
+        return places if kept_room.free else kept_room.reason
 
     def _plan_each(self, decided: Decided, rank: Rank, beyond: list[Member]) -> Reason | None:
         """Place those of the members ``beyond`` that fit, each by itself, in turns if there are many.
@@ -501,10 +528,10 @@ class Pass:
             if kind in hopeless:
                 continue
             plans -= 1
-            beside = self._beside(gang, rank, [member])
-            if isinstance(beside, Reason):
-                return beside
-            why = beside.short or self._place(decided, [member], beside)
+            kept_room = self.kept_room(gang, rank, [member])
+            if isinstance(kept_room, Reason):
+                return kept_room
+            why = kept_room.short or self._place(decided, [member], kept_room)
             if why is not None:
                 reason = reason or why
                 hopeless.add(kind)
@@ -529,9 +556,9 @@ class Pass:
         stops = self._is_first_come() and self._reservations is not None and self._reservations.any_possible
         return AFTER_BLOCKED if stops else None
 
-    def _beside(
+    def kept_room(
         self, gang: Gang, rank: Rank, members: Sequence[Member], duration: float | None = None
-    ) -> Beside | Reason:
+    ) -> KeptRoom | Reason:
         """Return how members of a gang may be placed beside what is kept for others, or why they aren't tried."""
         stopped = self._stops(rank)
         if stopped is not None:
@@ -546,7 +573,7 @@ class Pass:
             closing = self._closed.closing(self._admission.queue_name(gang), duration)
         closed = Hold(closed=self._closed.of(closing)) if closing else None
         short = self._short_in_pool(gang, members, duration) if self._has_gaps else None
-        return Beside(kept, closed, closing, short, duration)
+        return KeptRoom(kept, closed, closing, short, duration)
 
     def _is_first_come(self) -> bool:
         return self._policy.policy is PolicyName.FCFS
@@ -554,13 +581,13 @@ class Pass:
     def _short_in_pool(self, gang: Gang, members: Sequence[Member], duration: float) -> Reason | None:
         """Return why a gang may not take members from what queues don't keep for themselves, None if it may."""
         pool = self._pool
-        claim = pool.claim(gang, members)
-        if claim is None:
+        share = pool.share(gang, members)
+        if share is None:
             return None
-        reason = pool.obstacle(claim, Resources.total(one.pod.amounts for one in members))
+        reason = pool.obstacle(share, Resources.total(one.pod.amounts for one in members))
         if reason is not None or self._reservations is None:
             return reason
-        return pool.behind(claim, self._reservations.ahead_in_pool(), self._view.calendar, duration)
+        return pool.behind(share, self._reservations.ahead_in_pool(), self._view.calendar, duration)
 
     def _may_reserve(self, gang: Gang) -> bool:
         """Return whether a blocked gang may get a reservation."""
@@ -609,20 +636,35 @@ class Pass:
         blocked = lacking and gang.reason is not None and gang.reason.code in BLOCKED
         if not blocked or not self._may_reserve(gang):
             return
-        calendar = self._view.calendar
         if self._reservations is None and not self._is_judged(gang):
             self._unreserved += 1
-            starving = gang.created[0] + self._policy.starvation_after - calendar
+            starving = gang.created[0] + self._policy.starvation_after - self._view.calendar
             gang.again_at = min(gang.again_at, self._now + starving)
             return
-        overtaken, claim = self._preemptions.passes(gang), self._pool.claim(gang, lacking)
+        self._reserve().block(*self._later(gang, rank, lacking))
+
+    def expected_start(self, gang: Gang, rank: Rank) -> float | None:
+        """Return when a gang that has just been tried in vain starts, None if the known ends don't tell."""
+        if not self._view.ends.any_known:
+            return None
+        reservations = self._reserve()
+        own = next((one.reservation for one in reservations.blocked if one.key == gang.key), None)
+        if own is not None:
+            return own.start if own.start < NEVER else None
+        lacking = gang.placeless()
+        return reservations.start(*self._later(gang, rank, lacking[: _needed(gang, gang.size) or None]))
+
+    def _later(self, gang: Gang, rank: Rank, lacking: Sequence[Member]) -> tuple[Blocked, Request]:
+        """Return the request to place members of a gang later."""
+        calendar = self._view.calendar
+        overtaken, share = self._preemptions.passes(gang), self._pool.share(gang, lacking)
         demands = tuple(self._demands.of(gang, lacking, self._now))
         request = Request(gang.key, demands, tuple(self._demands.settled(gang)), overtaken)
-        alike = self._demands.key(gang, lacking, self._now), overtaken, claim
+        alike = self._demands.key(gang, lacking, self._now), overtaken, share
         duration = self._admission.ends.duration([one.pod for one in lacking], calendar)
         key = entry_key(gang.key)
         entry = Entry(key, (), gang.created, duration, where=key, queue=self._admission.queue_name(gang))
-        self._reserve().block(Blocked(gang.key, rank, entry, alike, claim), request)
+        return Blocked(gang.key, rank, entry, alike, share), request
 
 
 def _needed(gang: Gang, size: int) -> int:
@@ -634,4 +676,4 @@ def _needed(gang: Gang, size: int) -> int:
 def _differs(member: Member) -> bool:
     """Return whether a member may get another answer than a member with the same demand that was never placed."""
     placed = member.assignment is not None
-    return placed or bool(member.refusals.barred or foreign_gates(member.pod))
+    return placed or bool(member.refusals.excluded or foreign_gates(member.pod))

@@ -33,8 +33,8 @@ IGNORED = {"resource_version", "nominated", "refusal", "undecided", "failure", "
 """The fields of a pod on which no pass depends: kube-scheduler and we report in them while the pod waits."""
 
 # The fields of gangs, members and pods on which a pass depends.
-OF_GANG = attrgetter("size", "queue", "rest.until", "whole", "obstacle", "asks_since")
-OF_MEMBER = attrgetter("state", "assignment", "promise", "refusals.barred")
+OF_GANG = attrgetter("size", "queue", "back_off.until", "whole", "obstacle", "asks_since")
+OF_MEMBER = attrgetter("bound", "binding", "assignment", "promise", "refusals.excluded")
 OF_POD = attrgetter(*(one.name for one in fields(Pod) if one.compare and one.name not in IGNORED))
 
 DEFERRED_AT_ONCE = 512
@@ -159,8 +159,8 @@ class Passes:
             return None
         parts, queue = self._parts, self._parts.queue
         present = self._present()
-        # A gang that rests stays untried. Its timer calls it when the rest is over.
-        looked_at = {key for key in self._looked_at if not self._rests(key, now)}
+        # A gang stays untried during its back-off. Its timer calls it when that is over.
+        looked_at = {key for key in self._looked_at if not self._backs_off(key, now)}
         grew = self._grew(present)
         if self._deferred and not grew:
             looked_at.update(key for key in self._deferred[:DEFERRED_AT_ONCE] if key in parts.registry.gangs)
@@ -186,9 +186,15 @@ class Passes:
         self._looked_at, self._ends = set(), queue.known_ends.revision
         return view
 
-    def _rests(self, key: GangKey, now: float) -> bool:
+    def view_aside(self, now: float) -> View:
+        """Return a view with nobody in line, for a simulation."""
+        if self._begun is None:
+            self._views.follow()
+        return self._views.aside(now)
+
+    def _backs_off(self, key: GangKey, now: float) -> bool:
         gang = self._parts.registry.gangs.get(key)
-        return gang is not None and gang.rest.until > now
+        return gang is not None and gang.back_off.until > now
 
     def _due(self, looked_at: Set[GangKey], now: float) -> list[ToTry]:
         """Return the gangs that have to be tried although room has only shrunk, in order, with the blocked gangs."""
@@ -421,13 +427,13 @@ class Passes:
             gang.starts_about = about
             old = earlier.get(gang.key)
             if old is None or old.reservation is not reservation:
-                gang.foretold = gang.foretold.promised(reservation.start)
+                gang.reserved_starts = gang.reserved_starts.with_first(reservation.start)
 
     def _record_delay(self, gang: Gang, reservation: Reservation, start: float) -> None:
         """Record that a gang starts later than it was told, at ``start``."""
         if reservation.start != NEVER:
             later = None if start == NEVER else int(start)
-            gang.foretold = gang.foretold.moved(
+            gang.reserved_starts = gang.reserved_starts.with_move(
                 MovedStart(int(self._parts.queue.now()), int(reservation.start), later)
             )
         gang.note(HistoryKind.DELAYED, "", "it is expected to start later")

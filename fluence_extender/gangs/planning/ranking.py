@@ -44,7 +44,7 @@ def ranked(view: View) -> Order:
     line = [ToTry(_with_entitlement(rank, entitlements.get(key, EQUAL)), key) for rank, key in view.line]
     line.sort(key=RANK)
     moved = [key for _, key in line] != [key for _, key in view.line]
-    depth, cut = queues.settings.policy.queue_depth, None
+    depth, cut = queues.policy.queue_depth, None
     if depth is not None and len(waiting) > depth:
         ranks = (
             _with_entitlement(before.get(gang.key) or turn(gang), entitlements.get(gang.key, EQUAL))

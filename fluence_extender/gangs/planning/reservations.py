@@ -21,20 +21,55 @@ import numpy as np
 
 from fluence_extender.gangs.planning.cluster_timeline import ClusterTimeline, Request
 from fluence_extender.gangs.queue.device_rows import FIRST_RESOURCE
-from fluence_extender.gangs.queue.pool import PoolClaim, PoolReservation, SharedPool
+from fluence_extender.gangs.queue.pool import PoolReservation, PoolShare, SharedPool
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.reason import Reason, behind_reservation
 from fluence_extender.queueing.drain import cheapest
 from fluence_extender.queueing.earliest import earliest, still_free
 from fluence_extender.queueing.entry import NEVER, Entry, Footprint
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from fluence_extender.queueing.reservation import OperatorReservation, Reservation
+from fluence_extender.room.holds import Hold
+from fluence_extender.room.room import Room
 
 MOST_IMPOSSIBLE = 16
 """How many gangs that wouldn't fit even on empty nodes a pass may add to the blocked gangs."""
 
 MOST_AHEAD = 16
 """How many of the first reservations are considered when a gang asks for room in the pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """What is kept free for others from the view of one gang, which runs for ``duration`` seconds.
+
+    ``reserved`` has to stay free for reservations, and ``closed`` are the nodes that the operators' Reservations
+    ``closing`` close; None for nothing. ``short`` is why the gang doesn't start even if the nodes have room: other
+    queues keep it for themselves (`pool`).
+    """
+
+    reserved: Hold | None = None
+    closed: Hold | None = None
+    closing: tuple[str, ...] = ()
+    short: Reason | None = None
+    duration: float = NEVER
+
+    @property
+    def reason(self) -> Reason:
+        """Why a gang waits that would fit if nothing were kept."""
+        return self.short or behind_reservation(self.closing, self.reserved is not None)
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is kept for others."""
+        return self.reserved is None and self.closed is None and self.short is None
+
+    def left_of(self, room: Room) -> Room:
+        """Return what is left of a room for the gang."""
+        for hold in (self.reserved, self.closed):
+            room = room if hold is None else room.less(hold)
+        return room
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +84,7 @@ class Blocked:
     rank: Rank
     entry: Entry
     alike: object
-    claim: PoolClaim | None
+    share: PoolShare | None
     possible: bool = True
     reservation: Reservation | None = None
 
@@ -148,6 +183,14 @@ class Reservations:
                     found = before
         self._add(replace(blocked, possible=possible, reservation=found))
 
+    def start(self, blocked: Blocked, request: Request) -> float | None:
+        """Return when a gang fits beside the reservations by the known ends, None if they don't help it."""
+        self.cluster.requests[blocked.entry.key] = request
+        entry = replace(blocked.entry, slots=self.cluster.slots(request.demands))
+        not_before = self._not_before(blocked)
+        found = self._earliest(entry, None, not_before) if not_before < NEVER else None
+        return None if found is None else found.start
+
     def _add(self, blocked: Blocked) -> None:
         self._left -= blocked.possible
         self.blocked.append(blocked)
@@ -164,9 +207,9 @@ class Reservations:
 
     def _not_before(self, blocked: Blocked) -> float:
         """Return when the pool has room for a gang beside the reservations before it, 0 if it has room now."""
-        if blocked.claim is None:
+        if blocked.share is None:
             return 0.0
-        return self._pool.start(blocked.claim, self.ahead_in_pool(), self.cluster.timeline.now)
+        return self._pool.start(blocked.share, self.ahead_in_pool(), self.cluster.timeline.now)
 
     def _earliest(self, entry: Entry, kept: Reservation | None, not_before: float) -> Reservation | None:
         """Return a reservation at the first moment at which the gang fits by the known ends, None if there is none.
@@ -218,8 +261,8 @@ def in_pool(blocked: Iterable[Blocked], cluster: ClusterTimeline | None) -> list
     """Return the first `MOST_AHEAD` reservations that take something from the pool."""
     found = list[PoolReservation]()
     for one in blocked:
-        if one.claim is not None and one.reservation is not None:
-            found.append(PoolReservation(one.claim, one.reservation, reserved_nodes(one, cluster)))
+        if one.share is not None and one.reservation is not None:
+            found.append(PoolReservation(one.share, one.reservation, reserved_nodes(one, cluster)))
             if len(found) == MOST_AHEAD:
                 break
     return found

@@ -10,7 +10,7 @@ Invariant: what is in a view stays as it is until the pass is over. Only the pas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fluence_extender.gangs.lifecycle.growth import ClusterGrowth
 from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
@@ -32,6 +32,7 @@ from fluence_extender.gangs.queue.turns import ToTry
 from fluence_extender.model.gang import GangKey
 from fluence_extender.placement.plan import Planner
 from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.policy import QueuePolicy
 from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.room.ledger import Ledger
 from fluence_extender.room.room import Room
@@ -45,6 +46,7 @@ class QueueFacts:
     """
 
     settings: Queues
+    policy: QueuePolicy
     admission: QueueAdmission
     reclaims: Reclaims
     pool: SharedPool
@@ -126,15 +128,37 @@ class Views:
 
     def take(self, line: list[ToTry], grew: bool, now: float) -> View:
         """Return a view for a pass that tries the gangs of a ``line``."""
-        parts, queue = self._parts, self._parts.queue
-        calendar, ledger = queue.now(), parts.ledger
-        self._follow_gangs()
-        registry = parts.registry.frozen(self.gangs, self._gang_of, calendar)
+        parts = self._parts
+        self.follow()
+        registry = parts.registry.frozen(self.gangs, self._gang_of, parts.queue.now())
+        view = self._view(registry, self._leaving, self._changed_nodes(), now)
+        return replace(view, line=line, grew=grew, changed=frozenset(parts.queue.untried))
+
+    def follow(self) -> None:
+        """Take in which gangs and pods have changed since the last view; no pass may be under way."""
+        parts, known, dirty = self._parts, self._parts.queue.known_ends, self._parts.registry.dirty
+        # A large gang that is put off isn't tried, so its earlier copy does. Users may change such gangs all the time.
+        put_off = dirty.since_view & set().union(*dirty.put_off.values()) & self.gangs.keys()
+        changed, dirty.since_view = dirty.since_view - put_off, put_off
+        _copy_again(changed, parts.registry.gangs, self.gangs, self._gang_of)
+        self._leaving.follow(known.take_changed() | parts.ledger.take_changed(), known, parts.ledger)
+
+    def aside(self, now: float) -> View:
+        """Return a view with nobody in line, for a simulation. Passes may begin and end while it is used."""
+        parts, known = self._parts, self._parts.queue.known_ends
+        gangs, gang_of = dict(self.gangs), dict(self._gang_of)
+        _copy_again(parts.registry.dirty.since_view, parts.registry.gangs, gangs, gang_of)
+        leaving = self._leaving.copy()
+        leaving.follow(known.changed | parts.ledger.changed_pods, known, parts.ledger)
+        nodes = NodeChanges(tuple(parts.planner.eligibility.nodes.values()), None)
+        return self._view(parts.registry.frozen(gangs, gang_of, parts.queue.now()), leaving, nodes, now)
+
+    def _view(self, registry: Registry, leaving: LeavingPods, nodes: NodeChanges, now: float) -> View:
+        parts, queue, ledger = self._parts, self._parts.queue, self._parts.ledger
         room = ledger.snapshot()
         queues = self._queue_facts(registry, room)
-        self._leaving.follow(queue.known_ends, ledger)
         ends = EndFacts(
-            self._leaving,
+            leaving,
             queue.known_ends.any,
             ledger.without_foreign.now().copy(),
             {one.key: one for one in queue.blocked if queue.turns.find(one.key) is not None},
@@ -146,35 +170,22 @@ class Views:
                 ledger.graph.catalogue,
             ),
         )
-        dirty = parts.registry.dirty
         return View(
             now=now,
-            calendar=calendar,
-            grew=grew,
-            line=line,
-            changing=dirty.keys(),
-            changed=frozenset(queue.untried),
+            calendar=queue.now(),
+            grew=False,
+            line=(),
+            changing=parts.registry.dirty.keys(),
+            changed=frozenset(),
             registry=registry,
             room=room,
-            nodes=self._changed_nodes(),
+            nodes=nodes,
             queues=queues,
             ends=ends,
             preemption=parts.preemption.facts(room, parts.growth.passes_among(registry.gangs)),
             quotas=parts.quotas.for_pass(now),
             large=parts.large.copy(now),
         )
-
-    def _follow_gangs(self) -> None:
-        """Copy the gangs that have changed since the last view."""
-        gangs, copies, gang_of = self._parts.registry.gangs, self.gangs, self._gang_of
-        dirty = self._parts.registry.dirty
-        changed, dirty.since_view = dirty.since_view, set()
-        for key in changed & copies.keys():
-            for uid in copies.pop(key).members:
-                gang_of.pop(uid, None)
-        for key in changed & gangs.keys():
-            copies[key] = gangs[key].copy()
-            gang_of.update(dict.fromkeys(copies[key].members, key))
 
     def _queue_facts(self, registry: Registry, room: Room) -> QueueFacts:
         queue = self._parts.queue
@@ -184,7 +195,7 @@ class Views:
         counted = admission.quotas, admission.usage
         self._pool = self._pool.for_pass(registry, *counted, lambda: room.facts.holdings)
         reclaims = queue.reclaims.for_pass(registry, self._queues, admission)
-        return QueueFacts(self._queues, admission, reclaims, self._pool, queue.cut())
+        return QueueFacts(self._queues, self._queues.policy, admission, reclaims, self._pool, queue.cut())
 
     def _changed_nodes(self) -> NodeChanges:
         """Return what has changed about the nodes since the last view."""
@@ -198,3 +209,18 @@ class Views:
             order = {name: at for at, name in enumerate(eligibility.names)}
             present.sort(key=lambda node: order[node.name])
         return NodeChanges(tuple(present), frozenset(changed - eligibility.nodes.keys()))
+
+
+def _copy_again(
+    changed: Set[GangKey],
+    gangs: Mapping[GangKey, Gang],
+    copies: dict[GangKey, Gang],
+    gang_of: dict[str, GangKey],
+) -> None:
+    """Replace the ``copies`` of the gangs that have changed; ``gang_of`` has the gang of each uid."""
+    for key in changed & copies.keys():
+        for uid in copies.pop(key).members:
+            gang_of.pop(uid, None)
+    for key in changed & gangs.keys():
+        copies[key] = gangs[key].copy()
+        gang_of.update(dict.fromkeys(copies[key].members, key))

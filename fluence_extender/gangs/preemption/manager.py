@@ -17,57 +17,36 @@ The rest of the service preempts through `PreemptionManager` alone. Simulations 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 
-from fluence_extender.gangs.execution.actions import Action, AskBudgets, NominateWaiting
-from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.member_states import BOUND, update
+from fluence_extender.gangs.execution.actions import Action, AskBudgets
+from fluence_extender.gangs.lifecycle.core_parts import CoreParts
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.preemption.evictions import Evictions, TerminatingPods
+from fluence_extender.gangs.preemption.evictions import Evictions
 from fluence_extender.gangs.preemption.preempting import Considered, PreemptionFacts
 from fluence_extender.gangs.preemption.preemptions import (
     Preemption,
     Preemptions,
-    PreemptionStage,
-    PreemptorDemand,
     may_preempt,
     named,
     preempting_priority,
 )
-from fluence_extender.gangs.preemption.projection import project
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import precedence
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.wording import WithNames
-from fluence_extender.placement.plan import Planner
 from fluence_extender.room.holds import HoldKind
-from fluence_extender.room.ledger import Ledger
 from fluence_extender.room.room import Room
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionState:
-    """The preemptions under way, for a simulation.
-
-    ``departing`` are the uids of pods that free their capacity without further action, ``evicted`` the gangs that are
-    being evicted.
-    """
-
-    departing: frozenset[str]
-    evicted: frozenset[GangKey]
-    preemptors: dict[GangKey, PreemptorDemand]
 
 
 class PreemptionManager:
@@ -75,40 +54,25 @@ class PreemptionManager:
 
     def __init__(
         self,
-        registry: Registry,
-        ledger: Ledger,
+        core: CoreParts,
         places: Places,
-        planner: Planner,
-        limits: Limits,
-        clock: Callable[[], float],
         preemptions: Preemptions,
         requeues: Requeues,
         reclaims: Reclaims,
         on_preempted: Callable[[], None],
     ) -> None:
-        self._registry = registry
-        self._ledger = ledger
+        self._core = core
+        self._registry = core.registry
+        self._ledger = core.ledger
         self._places = places
-        self._planner = planner
-        self._limits = limits
-        self._clock = clock
+        self._limits = core.limits
+        self._clock = core.clock
         self._preemptions = preemptions
-        self._terminating = TerminatingPods(ledger.holdings, limits.leaving, clock)
-        self._next_search: dict[GangKey, float] = {}
-        self._evictions = Evictions(
-            registry,
-            places,
-            limits,
-            preemptions,
-            requeues,
-            self._terminating,
-            ledger.holdings,
-            on_preempted,
-        )
         self._reclaims = reclaims
+        self._next_search: dict[GangKey, float] = {}
+        self._evictions = Evictions(core, places, preemptions, requeues, on_preempted)
+        self.pod_terminating = self._evictions.terminating
         self._protected: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
-        self._waiting: set[GangKey] = set()
-        """The gangs that may have victims once these are bound."""
 
     # Passes over the gangs in line.
 
@@ -119,22 +83,15 @@ class PreemptionManager:
         preemptions.keepers = keepers
         now = self._clock()
         self._protected = {pair: one for pair, one in self._protected.items() if one[0] > now}
-        evictions = self._evictions.copy(preemptions, room.facts.holdings)
+        departures = self._evictions.departures(room.facts.holdings)
         return PreemptionFacts(
-            preemptions, evictions, dict(self._protected), dict(self._next_search), self._limits
+            preemptions, departures, dict(self._protected), dict(self._next_search), self._limits
         )
-
-    def gang_bound(self) -> None:
-        """Have the gangs looked at that had no victims because Bindings were under way: a gang has its nodes now."""
-        waiting, self._waiting = self._waiting, set()
-        self._registry.look_at(waiting)
 
     def decide(self, gang: Gang, considered: Considered, now: float) -> None:
         """Carry out what a pass has decided about the preemption for a gang."""
         if considered.searched:
             self._next_search[gang.key] = now + self._limits.preempt_again
-        if considered.binding:
-            self._waiting.add(gang.key)
         if considered.ends:
             self.end(gang.key)
         if considered.begins is not None:
@@ -143,16 +100,32 @@ class PreemptionManager:
             self._preemptions[gang.key] = considered.begins
         preemption = self._preemptions.get(gang.key)
         if considered.places and preemption is not None:
-            self._hold(gang, considered.places, preemption, now)
+            self._hold(gang, considered.places, preemption)
 
-    def _hold(self, gang: Gang, places: Sequence[Assignment], preemption: Preemption, now: float) -> None:
+    def _hold(self, gang: Gang, places: Sequence[Assignment], preemption: Preemption) -> None:
         """Hold the nodes that were found for members of the gang."""
         members = [gang.members[place.uid] for place in places]
         self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, {place.node for place in places})
         for member, place in zip(members, places, strict=True):
-            update(member, held_node=place.node)
-        demands = self._places.demands.of(gang, members, now)
-        preemption.projection = project(self._ledger, self._planner, gang.key, demands, places)
+            member.held_node = place.node
+        preemption.wanted = self._wanted(members, places)
+
+    def _wanted(
+        self, members: Sequence[Member], places: Sequence[Assignment]
+    ) -> Mapping[str, Resources] | None:
+        """Return what these members need on each node of their places, None if more than amounts decides there."""
+        pods, room = [member.pod for member in members], self._ledger.room()
+        if any(pod.devices or pod.ruled or pod.host_ports or pod.claims for pod in pods):
+            return None
+        if room.keeps_apart and any(
+            place.node in room.kept_from(pod) for pod, place in zip(pods, places, strict=True)
+        ):
+            # The pods that keep one away have to go, too.
+            return None
+        wanted: dict[str, Resources] = {}
+        for pod, place in zip(pods, places, strict=True):
+            wanted[place.node] = wanted.get(place.node, NOTHING) + pod.requests
+        return wanted
 
     def end(self, key: GangKey) -> None:
         """End the preemption for that gang; what was held for it is open to all gangs again."""
@@ -166,8 +139,7 @@ class PreemptionManager:
         gang = self._registry.gangs.get(key)
         if gang is not None:
             for member in gang.members.values():
-                if member.held_node:
-                    update(member, held_node="")
+                member.held_node = ""
             self._registry.dirty.add(key)
 
     # Carrying out.
@@ -175,12 +147,10 @@ class PreemptionManager:
     @property
     def restless(self) -> bool:
         """Return whether another step is wanted at once."""
-        return self._evictions.unfinished or any(
-            one.stage < PreemptionStage.ASKED for one in self._preemptions.values()
-        )
+        return self._evictions.unfinished
 
     def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
-        """Return the actions that are due, and end the preemptions of gangs that no longer wait for them.
+        """Return the actions that are due, and end the preemptions for which no gang waits any more.
 
         ``looked_at`` are the gangs that may have changed.
         """
@@ -190,12 +160,8 @@ class PreemptionManager:
         found: list[Action] = []
         for key in sorted(self._preemptions):
             preemption = self._preemptions[key]
-            if preemption.stage is PreemptionStage.DECIDED:
-                preemption.stage = PreemptionStage.DUE
-                continue
-            found.extend(self._nominations(key, preemption))
-            if preemption.stage is PreemptionStage.DUE:
-                preemption.stage = PreemptionStage.ASKED
+            if not preemption.asked:
+                preemption.asked = True
                 found.append(AskBudgets(key, preemption.bound_victims()))
         found.extend(self._evictions.actions(looked_at))
         return found
@@ -204,24 +170,7 @@ class PreemptionManager:
         gang = self._registry.gangs.get(key)
         return gang is not None and gang.reason is not None and gang.reason.code is ReasonCode.PREEMPTING
 
-    def _nominations(self, key: GangKey, preemption: Preemption) -> Iterable[NominateWaiting]:
-        nominating = preemption.nominating
-        for member in self._registry.gangs[key].pending():
-            uid = member.pod.uid
-            if member.held_node == member.pod.nominated:
-                nominating.pop(uid, None)
-            elif member.held_node and nominating.get(uid) != member.held_node and _may_be_nominated(member):
-                nominating[uid] = member.held_node
-                yield NominateWaiting(member.pod, member.held_node)
-
     # The outcomes of actions.
-
-    def nomination_failed(self, uid: str) -> None:
-        """Try a nomination again that could not be written."""
-        found = self._registry.member(uid)
-        if found is not None and found[0].key in self._preemptions:
-            self._preemptions[found[0].key].nominating.pop(uid, None)
-            self._registry.dirty.add(found[0].key)
 
     def budgets_allow(self, key: GangKey) -> None:
         """Evict the victims of a preemptor, because the disruption budgets allow it."""
@@ -230,17 +179,12 @@ class PreemptionManager:
             return
         gang = self._registry.gangs.get(key)
         self._registry.dirty.update({key} & self._registry.gangs.keys())
-        departs = partial(self._evictions.departs, preemption=preemption, now=self._clock())
-        if (
-            gang is not None
-            and preemption.projection is not None
-            and not preemption.projection.good_everywhere(departs, self._preemptions.passes(gang))
-        ):
-            # The evictions would no longer be enough, or their capacity is held for another gang: decide again.
+        if gang is not None and preemption.wanted is not None and not self._will_fit(gang, preemption):
+            # The evictions would not be enough, or their capacity is held for another gang by now: decide again.
             self.end(key)
             self._next_search.pop(key, None)
             return
-        preemption.stage = PreemptionStage.GRANTED
+        preemption.granted = True
         log.info(
             "gangs are evicted for another",
             gang=named(key, preemption),
@@ -251,26 +195,36 @@ class PreemptionManager:
                 why = _preempted_by(key, preemption, victim.gang)
                 self._evictions.request(victim.gang, key, why, victim.uids, victim.surplus)
 
+    def _will_fit(self, gang: Gang, preemption: Preemption) -> bool:
+        """Return whether a preemptor fits on the nodes that are held for it once the departing pods are gone.
+
+        This is asked only if amounts alone decide: what claims leave may not be counted yet.
+        """
+        members = [member for member in gang.pending() if member.held_node]
+        demands = self._places.demands.of(gang, members, self._clock())
+        room = self._ledger.room().open_to(gang.key, self._preemptions.passes(gang))
+        room = room.without(self._evictions.departures(self._ledger.holdings).pods(preemption))
+        room = room.within(self._ledger.held_nodes.nodes(HoldKind.PREEMPTION, gang.key))
+        return self._core.planner.by_first_fit.fits(room, demands, self._places.demands.settled(gang))
+
     def budgets_forbid(self, key: GangKey, victim: GangKey, why: str) -> None:
         """Search for other victims, because budgets forbid evicting those pods of ``victim`` together."""
         if key in self._preemptions:
             self.end(key)
             self._registry.dirty.add(key)
         self._next_search.pop(key, None)
-        self._protected[key, victim] = self._clock() + self._limits.barred_for, why
+        self._protected[key, victim] = self._clock() + self._limits.excluded_for, why
 
     def eviction_failed(self, uid: str, why: str) -> None:
         """Try an eviction again for as long as it is wanted."""
-        eviction = self._evictions.retry(uid, self._clock())
         found = self._registry.member(uid)
-        if found is None or eviction is None:
+        preemptor = None if found is None else self._evictions.retry(found[0].key, uid)
+        if found is None or preemptor is None:
             return
-        preemption = self._preemptions.get(eviction.preemptor)
+        preemption = self._preemptions.get(preemptor)
         if preemption is not None:
             preemption.problems[uid] = found[1].pod, why
-        self._registry.dirty.update(
-            key for key in (found[0].key, eviction.preemptor) if key in self._registry.gangs
-        )
+        self._registry.dirty.update({found[0].key, preemptor} & self._registry.gangs.keys())
 
     def eviction_accepted(self, uid: str) -> None:
         """Note that an eviction was accepted."""
@@ -278,31 +232,18 @@ class PreemptionManager:
         for preemption in self._preemptions.values():
             preemption.problems.pop(uid, None)
 
-    def pod_terminating(self, uid: str) -> None:
-        """Note that a bound pod is being deleted."""
-        self._terminating.add(uid)
-
-    def state(self) -> PreemptionState:
-        """Return the preemptions under way, for a simulation."""
-        preemptors = {
-            key: PreemptorDemand(
-                order=one.order, priority=one.priority, device_types=one.device_types, owed=one.owed
-            )
-            for key, one in self._preemptions.items()
-        }
-        departing = self._evictions.departing(None, self._clock())
-        return PreemptionState(departing, self._evictions.gangs, preemptors)
-
     # A change of leader.
 
     def take_over(self) -> None:
         """Hold the nodes that the previous leader held: those for which pods that wait are nominated."""
         for _, member in self._registry.members():
-            if member.state is BOUND and member.pod.deleting:
+            if member.runs and member.pod.deleting:
                 self.pod_terminating(member.pod.uid)
         for gang in self._registry.gangs.values():
             nominated = [
-                member for member in gang.pending() if _may_be_nominated(member) and member.pod.nominated
+                member
+                for member in gang.pending()
+                if member.withheld and member.assignment is None and member.pod.nominated
             ]
             foreign = any(foreign_gates(member.pod) for member in nominated)
             if not nominated or foreign or not may_preempt(nominated):
@@ -311,7 +252,8 @@ class PreemptionManager:
                 priority=preempting_priority(nominated),
                 device_types=frozenset(kind for member in nominated for kind in member.pod.devices),
                 order=precedence(gang),
-                stage=PreemptionStage.GRANTED,
+                asked=True,
+                granted=True,
             )
             leaving = self._limits.leaving
             gang.explain(
@@ -320,7 +262,7 @@ class PreemptionManager:
             nodes = {member.pod.nominated for member in nominated}
             self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes)
             for member in nominated:
-                update(member, held_node=member.pod.nominated)
+                member.held_node = member.pod.nominated
 
     def forget(self) -> None:
         """End all preemptions, because another replica leads."""
@@ -334,12 +276,7 @@ class PreemptionManager:
 def _preempted_by(key: GangKey, preemption: Preemption, victim: GangKey) -> Reason:
     """Return why a gang is evicted."""
     namespace = victim.namespace
-    back = ", whose queue takes back what it is guaranteed" if victim in preemption.owed else ""
+    back = ", whose queue takes back what it is guaranteed" if victim in preemption.reclaimed else ""
     text = f"preempted by {'gang ' if key.namespace == namespace else ''}{named(key, preemption, namespace)}{back}"
     names = WithNames(f"preempted by gang {named(key, preemption)}{back}", frozenset({key.namespace}))
     return Reason(ReasonCode.PREEMPTED, text, with_names=names)
-
-
-def _may_be_nominated(member: Member) -> bool:
-    pod = member.pod
-    return member.assignment is None and pod.withheld and not pod.foreseen and not member.clearing

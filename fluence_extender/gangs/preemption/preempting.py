@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.member_states import BINDING, BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.planning.demands import Demands
-from fluence_extender.gangs.preemption.evictions import Evictions
+from fluence_extender.gangs.preemption.evictions import Departures
 from fluence_extender.gangs.preemption.preemptions import (
     Preemption,
     Preemptions,
@@ -26,7 +24,7 @@ from fluence_extender.gangs.preemption.preemptions import (
 )
 from fluence_extender.gangs.preemption.search import Found, VictimQuery, search, usable_nodes
 from fluence_extender.gangs.preemption.victims import Victim
-from fluence_extender.gangs.queue.reclaims import NO_CLAIM, Reclaims, VictimClaim
+from fluence_extender.gangs.queue.reclaims import NOTHING_RECLAIMABLE, Reclaimable, Reclaims
 from fluence_extender.gangs.queue.turns import precedence
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
@@ -50,15 +48,16 @@ Protected = Mapping[tuple[GangKey, GangKey], tuple[float, str]]
 class PreemptionFacts:
     """The preemptions under way when a pass begins.
 
-    ``preemptions`` and ``evictions`` are copies. ``not_before`` says for some gangs when victims may be searched for
-    again.
+    ``preemptions`` are copies. ``not_before`` says for some gangs when victims may be searched for again.
+    The pass searches for no more than ``searches`` gangs without a preemption.
     """
 
     preemptions: Preemptions
-    evictions: Evictions
+    departures: Departures
     protected: Protected
     not_before: Mapping[GangKey, float]
     limits: Limits
+    searches: int = SEARCHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +65,15 @@ class Considered:
     """What was decided about the preemption for a gang.
 
     ``begins`` is a new preemption for it, None for no other than before. ``places`` are to be held for its members,
-    none if they stay as they are. ``ends``: a preemption under way ends. ``searched``: victims were searched for.
-    ``binding``: there may be victims once Bindings that are under way are over. ``lacking`` are the uids of the members
-    for which ``begins`` is.
+    none if they stay as they are. Without a preemption nothing is held: they are where the members go once pods that
+    depart anyway are gone. ``ends``: a preemption under way ends. ``searched``: victims were searched for.
+    ``lacking`` are the uids of the members for which ``begins`` is.
     """
 
     begins: Preemption | None = None
     places: tuple[Assignment, ...] = ()
     ends: bool = False
     searched: bool = False
-    binding: bool = False
     lacking: tuple[str, ...] = ()
 
 
@@ -102,20 +100,19 @@ class Preempting:
         self._reclaims = reclaims
         self._now = now
         self._avoided = avoided
-        self._left = SEARCHES
+        self._left = facts.searches
 
     def eviction_of(self, gang: Gang) -> Reason | None:
         """Return why a gang is being evicted, None if it isn't."""
-        eviction = self._facts.evictions.of_gang(gang.key)
-        return None if eviction is None else eviction.why
+        return self._facts.departures.evicted.get(gang.key)
 
     def idle(self, priority: float) -> bool:
         """Return whether preemption can't help gangs of that preempting priority, because there is no pod to evict."""
-        return not self.preemptions and self._facts.evictions.idle and not self._may_help(priority)
+        return not self.preemptions and not self._facts.departures.evicted and not self._may_help(priority)
 
     def takes_back(self, gang: Gang, members: Iterable[Member]) -> bool:
         """Return whether the guarantee of its queue lets the gang evict gangs of other queues."""
-        return self._reclaims.is_owed(gang.key, Resources.total(one.pod.amounts for one in members))
+        return self._reclaims.may_reclaim(gang.key, Resources.total(one.pod.amounts for one in members))
 
     def end(self, key: GangKey, room: Room) -> Considered | None:
         """End the preemption for a gang; return that as a decision, None if there is none."""
@@ -142,25 +139,24 @@ class Preempting:
             self._left -= 1
         found = self._find(gang, members, before, room, demands)
         if found is None:
-            ended, binding = self.end(gang.key, room), self._any_binding_below(preempting_priority(members))
-            return self._in_vain(gang, reason), Considered(
-                ends=ended is not None, searched=before is None, binding=binding
-            )
+            if self._any_binding_below(preempting_priority(members)):
+                _look_again(gang, self._now + self._facts.limits.preempt_again)
+            ended = self.end(gang.key, room)
+            return self._in_vain(gang, reason), Considered(ends=ended is not None, searched=before is None)
         if before is None and not found.victims:
-            return reason, Considered(searched=True)
+            return reason, Considered(places=found.places, searched=True)
         begins = self._begun(gang, members, found.victims, before) if found.victims else None
         preemption = begins or before
         assert preemption is not None, "without victims there was a preemption before"
         elsewhere = any(one.held_node != place.node for one, place in zip(members, found.places, strict=True))
-        places = found.places if begins is not None or preemption.projection is None or elsewhere else ()
+        places = found.places if begins is not None or elsewhere else ()
         if places:
             nodes = {place.node for place in places}
             room.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes)
         self.preemptions[gang.key] = preemption
-        terminating = self._facts.evictions.terminating
-        _look_again(gang, terminating.next_late(preemption.pods, self._now))
-        late = terminating.late(self._now)
-        told = preemption.reason(gang.key.namespace, room.facts.holdings, late, self._facts.limits.leaving)
+        departures, patience = self._facts.departures, self._facts.limits.leaving
+        _look_again(gang, departures.next_late(preemption.pods, self._now))
+        told = preemption.reason(gang.key.namespace, room.facts.holdings, departures.late, patience)
         return told, Considered(begins, places, searched=True, lacking=tuple(one.pod.uid for one in members))
 
     def _begun(
@@ -172,8 +168,7 @@ class Preempting:
             device_types=frozenset(kind for member in members for kind in member.pod.devices),
             order=precedence(gang),
             victims=victims,
-            uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
-            owed=frozenset(victim.gang for victim in victims if victim.over),
+            reclaimed=frozenset(victim.gang for victim in victims if victim.borrowed),
         )
         if before is not None and before.granted:
             begun.pods = dict(before.pods)
@@ -181,7 +176,7 @@ class Preempting:
             known = self._registry.gangs.get(victim.gang)
             by_uid = known.members if known is not None else {}
             begun.pods.update(
-                (uid, by_uid[uid].pod) for uid in victim.uids if uid in by_uid and by_uid[uid].state is BOUND
+                (uid, by_uid[uid].pod) for uid in victim.uids if uid in by_uid and by_uid[uid].runs
             )
         return begun
 
@@ -191,7 +186,7 @@ class Preempting:
         """Return whether a search may find places for a gang of that preempting priority."""
         if self._facts.protected or self._registry.lowest_priority < priority:
             return True
-        return priority > -math.inf and bool(self._facts.evictions.departing(None, self._now))
+        return priority > -math.inf and bool(self._facts.departures.pods())
 
     def _find(
         self, gang: Gang, members: Sequence[Member], before: Preemption | None, room: Room, demands: Demands
@@ -203,7 +198,7 @@ class Preempting:
         """
         for patient in (False, True) if before is not None else (False,):
             query = self._query(gang, members, before, patient, demands)
-            if query.departing or query.owed or self._registry.lowest_priority < query.priority:
+            if query.departing or query.reclaimable or self._registry.lowest_priority < query.priority:
                 found = search(self._registry.gangs.values(), room, self._planner, query)
                 if found is not None:
                     return found
@@ -222,28 +217,30 @@ class Preempting:
             if key == gang.key and until > self._now:
                 _look_again(gang, until)
                 protected.add(victim)
-        claim, evictions = self._claim(gang, members), self._facts.evictions
-        _look_again(gang, self._now + claim.again_in)
-        protected |= claim.spared
+        reclaim, departures = self._reclaim(gang, members), self._facts.departures
+        _look_again(gang, self._now + reclaim.again_in)
+        protected |= reclaim.protected
         return VictimQuery(
             gang.key,
             demands.of(gang, members, self._now, self._avoided()),
             demands.settled(gang),
-            evictions.departing(before, self._now, patient),
+            departures.pods(before, patient),
             preempting_priority(members),
-            lambda one: one.key != gang.key and one.key not in protected and one.key not in evictions,
+            lambda one: (
+                one.key != gang.key and one.key not in protected and one.key not in departures.evicted
+            ),
             usable_nodes(self._planner, [member.pod for member in members]),
             self.preemptions.passes(gang),
-            claim.owed,
+            reclaim.reclaimable,
             self._reclaims.quota_room(gang, members),
         )
 
-    def _claim(self, gang: Gang, members: Sequence[Member]) -> VictimClaim:
+    def _reclaim(self, gang: Gang, members: Sequence[Member]) -> Reclaimable:
         """Return the victims that the gang may have by the guarantee of its queue."""
         if not self._reclaims.active:
-            return NO_CLAIM
+            return NOTHING_RECLAIMABLE
         taken = {victim.gang for one in self.preemptions.values() for victim in one.victims}
-        return self._reclaims.claim(gang, members, self._facts.evictions.gangs | taken)
+        return self._reclaims.reclaimable(gang, members, taken | self._facts.departures.evicted.keys())
 
     def _any_binding_below(self, priority: int) -> bool:
         """Return whether a gang of lower priority may become a victim as soon as its Bindings are over."""
@@ -251,9 +248,7 @@ class Preempting:
             return False
         gangs = self._registry.gangs.values()
         return any(
-            one.state is BINDING and one.pod.priority < priority
-            for gang in gangs
-            for one in gang.members.values()
+            one.binding and one.pod.priority < priority for gang in gangs for one in gang.members.values()
         )
 
     def _in_vain(self, gang: Gang, reason: Reason) -> Reason:

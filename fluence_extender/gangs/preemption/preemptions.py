@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.preemption.projection import Projection
 from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.gangs.queue.reclaims import QuotaRoom
 from fluence_extender.gangs.queue.turns import precedence
@@ -20,6 +18,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.resources import Resources
 from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.order import Rank
 from fluence_extender.room.holds import HeldNodes, HoldKind
@@ -28,68 +27,53 @@ NAMED_GANGS = 4
 """The most victims that a reason names."""
 
 
-class PreemptionStage(IntEnum):
-    """How far a preemption has come.
-
-    The step that decides on it does nothing else. From the next step on (``DUE``) pods are nominated. ``ASKED`` means
-    that the disruption budgets have been asked, and ``GRANTED`` that they allow the evictions.
-    """
-
-    DECIDED = 1
-    DUE = 2
-    ASKED = 3
-    GRANTED = 4
-
-
 @dataclass(slots=True, kw_only=True)
 class PreemptorDemand:
-    """The claims of a preemptor that other gangs have to respect.
+    """What other gangs have to know of a preemptor.
 
     ``order`` is its precedence. ``priority`` is the lowest priority of its pods that need a place. ``device_types`` are
-    the types of devices that it asks for. ``owed`` are its victims by the guarantee of its queue.
+    the types of devices that it asks for. ``reclaimed`` are its victims by the guarantee of its queue.
     """
 
     order: Rank
     priority: int
     device_types: frozenset[str] = frozenset()
-    owed: frozenset[GangKey] = frozenset()
+    reclaimed: frozenset[GangKey] = frozenset()
 
 
 @dataclass(slots=True, kw_only=True)
 class Preemption(PreemptorDemand):
     """The preemption for one gang, the preemptor.
 
-    ``victims`` are its victims, ``uids`` their pods, and ``pods`` those of their pods that are bound. By uid,
-    ``problems`` has the pods that could not be evicted and why, and ``nominating`` the nodes that are being written as
-    pods' nominations.
+    ``victims`` are its victims, and ``pods`` those of their pods that were bound when it was decided. Disruption
+    budgets are ``asked`` first, and the evictions begin once they have ``granted`` them. By uid, ``problems`` has the
+    pods that could not be evicted and why.
 
-    ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``allowed`` says whether its
-    quota has room once pods are gone, if the victims are also to free quota.
+    ``wanted`` is what its pods need on each of the nodes that are held for it, None if more than amounts decides
+    whether they fit there. ``allowed`` says whether its quota has room once pods are gone, if the victims are also to
+    free quota.
     """
 
     victims: tuple[Victim, ...] = ()
-    uids: frozenset[str] = frozenset()
     pods: dict[str, Pod] = field(default_factory=dict)
-    stage: PreemptionStage = PreemptionStage.DECIDED
+    asked: bool = False
+    granted: bool = False
     problems: dict[str, tuple[Pod, str]] = field(default_factory=dict)
-    nominating: dict[str, str] = field(default_factory=dict)
-    projection: Projection | None = None
+    wanted: Mapping[str, Resources] | None = None
     allowed: QuotaRoom | None = None
-    _present: list[str] | None = None
 
     def copy(self) -> Preemption:
-        """Return an independent copy."""
+        """Return a copy whose pods and problems stay as they are."""
         return replace(self, pods=dict(self.pods), problems=dict(self.problems))
 
     @property
-    def granted(self) -> bool:
-        """Whether the budgets allow the evictions."""
-        return self.stage is PreemptionStage.GRANTED
+    def uids(self) -> frozenset[str]:
+        """The pods of the victims."""
+        return frozenset().union(*(victim.uids for victim in self.victims))
 
-    def spare(self, gang: GangKey) -> None:
-        """Drop a gang from the victims, because its eviction has not begun and is no longer needed."""
-        uids = {uid for victim in self.victims if victim.gang == gang for uid in victim.uids}
-        for uid in uids:
+    def let_stay(self, gang: GangKey) -> None:
+        """Drop a gang from the victims, because its eviction has not begun and isn't needed."""
+        for uid in frozenset().union(*(victim.uids for victim in self.victims if victim.gang == gang)):
             self.pods.pop(uid, None)
             self.problems.pop(uid, None)
         self.victims = tuple(victim for victim in self.victims if victim.gang != gang)
@@ -111,9 +95,7 @@ class Preemption(PreemptorDemand):
         """
         if not self.victims:
             return Reason(ReasonCode.PREEMPTING, "preempting: waits for pods that are being deleted")
-        candidates = self.pods if self._present is None else self._present
-        self._present = [uid for uid in candidates if uid in held and uid in self.pods]
-        gone = f"{len(self.pods) - len(self._present)} of {len(self.pods)} pods gone"
+        gone = f"{sum(uid not in held for uid in self.pods)} of {len(self.pods)} pods gone"
         victims = {victim.gang for victim in self.victims}
         own = sorted(str(key) for key in victims if key.namespace == namespace)
         text = f"{_with_others(own, len(victims) - len(own))}: {gone}"
@@ -178,7 +160,7 @@ def preemptable_by(pods: Sequence[Pod], preemptors: Mapping[GangKey, PreemptorDe
     if not pods or not all(pod.preempts for pod in pods):
         return frozenset()
     priority = min(pod.priority for pod in pods)
-    return frozenset(key for key, one in preemptors.items() if one.priority < priority and not one.owed)
+    return frozenset(key for key, one in preemptors.items() if one.priority < priority and not one.reclaimed)
 
 
 def devices_held_for(
@@ -224,8 +206,8 @@ def behind(
 
 def named(key: GangKey, preemptor: PreemptorDemand, namespace: str = "") -> str:
     """Return how a preemptor is named to users of ``namespace``. If that is "", use its name in any case."""
-    who = str(key) if namespace in ("", key.namespace) else "a gang of another namespace"
-    return f"{who} (priority {preemptor.priority})"
+    name = str(key) if namespace in ("", key.namespace) else "a gang of another namespace"
+    return f"{name} (priority {preemptor.priority})"
 
 
 def _with_others(own: Sequence[str], others: int) -> str:

@@ -41,9 +41,10 @@ class VictimQuery:
     """A request for victims.
 
     ``departing`` are pods that free their capacity without further action. ``may_take`` returns whether a gang may be a
-    victim at all. The priority of every victim is below ``priority``, except for the gangs ``owed``, each of which has
-    the share of its queue. ``usable`` are the nodes that matter, None for all. Nodes held for the gangs ``passing`` are
-    open. ``allowed`` returns whether quotas have room once pods are gone; it is None if they have room already.
+    victim at all. The priority of every victim is below ``priority``, except for the gangs ``reclaimable``, each of
+    which has the share of its queue. ``usable`` are the nodes that matter, None for all. Nodes held for the gangs
+    ``passing`` are open. ``allowed`` returns whether quotas have room once pods are gone; it is None if they have room
+    already.
     """
 
     key: GangKey
@@ -54,7 +55,7 @@ class VictimQuery:
     may_take: Callable[[Gang], bool]
     usable: Set[str] | None
     passing: frozenset[object]
-    owed: Mapping[GangKey, float] = field(default_factory=dict)
+    reclaimable: Mapping[GangKey, float] = field(default_factory=dict)
     allowed: QuotaRoom | None = None
 
     def allows(self, gone: Collection[str]) -> bool:
@@ -64,9 +65,9 @@ class VictimQuery:
     def offers(self, gang: Gang) -> list[Victim]:
         """Return the possible victims from a gang, as `victims_of` does."""
         found = victims_of(gang) if self.may_take(gang) else []
-        over = self.owed.get(gang.key)
-        if over is not None:
-            return [replace(one, over=over) for one in found]
+        borrowed = self.reclaimable.get(gang.key)
+        if borrowed is not None:
+            return [replace(one, borrowed=borrowed) for one in found]
         return found if found and found[0].priority < self.priority else []
 
 
@@ -100,6 +101,10 @@ class _Search:
         self._planner = planner
         self._query = query
         self._tick = tick
+        self._tried = room
+        """The room of the last set of victims that was tried."""
+        self._made = 0
+        """How many sets were tried."""
 
     def run(self, gangs: Iterable[Gang]) -> Found | None:
         query = self._query
@@ -109,21 +114,17 @@ class _Search:
         candidates: list[Victim] = []
         for gang in gangs:
             offered = query.offers(gang)
-            if offered and (
-                query.usable is None or any(self._matters(uid, query.usable) for uid in offered[0].uids)
-            ):
+            if offered and (query.usable is None or self._matters(offered[0], query.usable)):
                 candidates.extend(offered)
-        if not candidates:
-            return None
         most = min(max(TRIED_NODES // max(len(self._room.free.rows), 1), TRIALS[0]), TRIALS[1])
-        chosen, tried = self._choose(candidates, most)
+        chosen = choose(candidates, self._fits, most) or ()
         places = self._places_without(chosen)
-        if places is not None and tried >= most and not any(one.pod.devices for one in query.demands):
+        if places is not None and self._made >= most and not any(one.pod.devices for one in query.demands):
             # The choice was cut short. Victims that hold nothing on the nodes of the places aren't needed; choose again
             # among the others.
             used = {place.node for place in places}
-            near = [victim for victim in chosen if any(self._matters(uid, used) for uid in victim.uids)]
-            fewer, _ = self._choose(near, most)
+            near = [victim for victim in chosen if self._matters(victim, used)]
+            fewer = choose(near, self._fits, most) or ()
             better = self._places_without(fewer)
             if better is not None:
                 chosen, places = fewer, better
@@ -143,22 +144,14 @@ class _Search:
                 return places
         return None
 
-    def _choose(self, candidates: Sequence[Victim], most: int) -> tuple[tuple[Victim, ...], int]:
-        """Return the chosen victims, none if all candidates aren't enough, and the number of sets that were tried."""
-        query, room = self._query, self._room
-        choice = choose(candidates, most)
-        uids, tried = next(choice, None), 0
-        while uids is not None:
-            self._tick()
-            gone = uids | query.departing
-            room = room.without(gone)
-            fits = query.allows(gone) and self._planner.fits(room, query.demands, query.settled)
-            tried += 1
-            try:
-                uids = choice.send(fits)
-            except StopIteration as end:
-                return end.value or (), tried
-        return (), tried
+    def _fits(self, uids: frozenset[str]) -> bool:
+        """Return whether the gang fits once these pods are gone, and those that depart anyway."""
+        self._tick()
+        gone, query = uids | self._query.departing, self._query
+        # Most of the pods were gone in the last room, too.
+        self._tried = self._tried.without(gone)
+        self._made += 1
+        return query.allows(gone) and self._planner.fits(self._tried, query.demands, query.settled)
 
     def _places_without(self, victims: Sequence[Victim]) -> tuple[Assignment, ...] | None:
         """Return the gang's places once ``victims`` are gone; None if it has none, or without victims."""
@@ -168,8 +161,11 @@ class _Search:
         gone = self._query.departing.union(*(victim.uids for victim in victims))
         return self._planner.find(self._room.without(gone), self._query.demands, self._query.settled)
 
-    def _matters(self, uid: str, nodes: Set[str]) -> bool:
-        """Return whether a pod holds something on one of ``nodes``, or may keep others from one."""
-        held = self._room.holding(uid)
+    def _matters(self, victim: Victim, nodes: Set[str]) -> bool:
+        """Return whether one of the pods holds something on one of ``nodes``, or may keep others from one."""
         domain = self._room.kept_apart.domain
-        return held is not None and (held.node in nodes or not domain(uid).isdisjoint(nodes))
+        return any(
+            (held := self._room.holding(uid)) is not None
+            and (held.node in nodes or not domain(uid).isdisjoint(nodes))
+            for uid in victim.uids
+        )

@@ -13,12 +13,11 @@ which no victim can be left out, but not always the cheapest set of its size.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 from math import comb
 
-from fluence_extender.gangs.lifecycle.member_states import BINDING, BOUND
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey
 from fluence_extender.placement.ranks import rank_key
@@ -29,7 +28,7 @@ class Victim:
     """Pods that are taken together from one gang: ``uids``, all of which hold something.
 
     ``surplus`` means that the gang keeps running without them. ``created`` is when the gang was created, in seconds
-    since the epoch. ``over`` is the share of its queue if the queue borrows and has to give back, otherwise 0.
+    since the epoch. ``borrowed`` is the share of its queue if the queue borrows and has to give back, otherwise 0.
     """
 
     gang: GangKey
@@ -37,7 +36,7 @@ class Victim:
     created: float
     uids: frozenset[str]
     surplus: bool = False
-    over: float = 0.0
+    borrowed: float = 0.0
 
 
 def victims_of(gang: Gang) -> list[Victim]:
@@ -48,7 +47,7 @@ def victims_of(gang: Gang) -> list[Victim]:
     """
     alive = [member for member in gang.members.values() if member.alive]
     holding = [member for member in alive if member.assignment is not None]
-    if not holding or any(member.state is BINDING for member in holding):
+    if not holding or any(member.binding for member in holding):
         return []
     created = min(member.age[0] for member in alive)
     priority = priority_as_victim(gang)
@@ -57,7 +56,7 @@ def victims_of(gang: Gang) -> list[Victim]:
         return found
     if any(member.membership.indivisible for member in alive):
         return found
-    bound = [member for member in holding if member.state is BOUND]
+    bound = [member for member in holding if member.bound]
     surplus = len(bound) + gang.ended - gang.size
     if surplus > 0:
         bound.sort(key=lambda member: rank_key(member.pod))
@@ -84,7 +83,7 @@ def cost(victims: Iterable[Victim]) -> Cost:
     taken = tuple(victims)
     return (
         sum(1 for victim in taken if not victim.surplus),
-        tuple(sorted(-victim.over for victim in taken)),
+        tuple(sorted(-victim.borrowed for victim in taken)),
         tuple(sorted((victim.priority for victim in taken), reverse=True)),
         len(_uids(taken)),
         tuple(sorted(-victim.created for victim in taken)),
@@ -93,81 +92,82 @@ def cost(victims: Iterable[Victim]) -> Cost:
 
 
 Chosen = tuple[Victim, ...]
-Choice = Generator[frozenset[str], bool, Chosen | None]
-"""Yields sets of pod uids, receives whether the preemptor fits without these pods, and returns the victims or None."""
+Fits = Callable[[frozenset[str]], bool]
+"""Returns whether the preemptor fits once the pods of these uids are gone."""
 
 
-def choose(candidates: Sequence[Victim], trials: int) -> Choice:
+def choose(candidates: Sequence[Victim], fits: Fits, trials: int) -> Chosen | None:
     """Choose victims with at most about ``trials`` trials; return None if all of them together aren't enough.
 
     When the trials run out, the returned set is enough but perhaps not the smallest.
     """
-    return _Chooser(trials).choose(candidates)
+    return _Chooser(fits, trials).choose(candidates)
 
 
 class _Chooser:
     """One choice; ``_left`` is the number of trials that are left."""
 
-    def __init__(self, trials: int) -> None:
+    def __init__(self, fits: Fits, trials: int) -> None:
+        self._fits = fits
         self._left = trials
 
-    def choose(self, candidates: Sequence[Victim]) -> Choice:
+    def choose(self, candidates: Sequence[Victim]) -> Chosen | None:
         ordered = sorted(candidates, key=_cost_of_one)
         surplus = tuple(victim for victim in ordered if victim.surplus)
         whole = tuple(victim for victim in ordered if not victim.surplus)
-        if not ordered or not (yield from self._enough(ordered)):
+        if not ordered or not self._enough(ordered):
             return None
-        if surplus and (yield from self._enough(surplus)):
-            return (yield from self._smallest((), surplus))
-        taken = yield from self._best_of_few(whole, surplus)
+        if surplus and self._enough(surplus):
+            return self._smallest((), surplus)
+        taken = self._best_of_few(whole, surplus)
         if taken is None:
-            taken = yield from self._smallest(surplus, whole)
+            taken = self._smallest(surplus, whole)
         gangs = {victim.gang for victim in taken}
         others = tuple(victim for victim in surplus if victim.gang not in gangs)
-        return (*taken, *(yield from self._smallest(taken, others)))
+        return (*taken, *self._smallest(taken, others))
 
-    def _enough(self, victims: Iterable[Victim]) -> Generator[frozenset[str], bool, bool]:
+    def _enough(self, victims: Iterable[Victim]) -> bool:
         self._left -= 1
-        return (yield _uids(victims))
+        return self._fits(_uids(victims))
 
-    def _best_of_few(self, whole: Sequence[Victim], surplus: Chosen) -> Choice:
+    def _best_of_few(self, whole: Sequence[Victim], surplus: Chosen) -> Chosen | None:
         """Return the best set of whole gangs that is enough with ``surplus``; None if there are too many to try."""
         for size in range(1, len(whole) + 1):
             if comb(len(whole), size) > self._left // 2:
                 return None
             for taken in sorted(combinations(whole, size), key=cost):
-                if (yield from self._enough((*taken, *surplus))):
+                if self._enough((*taken, *surplus)):
                     return taken
         return None
 
-    def _smallest(self, given: Chosen, among: Chosen) -> Generator[frozenset[str], bool, Chosen]:
+    def _smallest(self, given: Chosen, among: Chosen) -> Chosen:
         """Return a part of ``among`` that is enough with ``given`` and from which no victim can be left out.
 
         ``among`` is ordered from cheap to expensive, and cheap victims are preferred.
         """
-        if not among or self._spent or (yield from self._enough(given)):
+        if not among or self._spent or self._enough(given):
             return () if not self._spent else among
         low, high = 1, len(among)
         while low < high and not self._spent:
             middle = (low + high) // 2
-            if (yield from self._enough((*given, *among[:middle]))):
+            if self._enough((*given, *among[:middle])):
                 high = middle
             else:
                 low = middle + 1
-        return (yield from self._needed(given, among[:high], False))
+        return self._needed(given, among[:high], False)
 
-    def _needed(self, given: Chosen, among: Chosen, ask: bool) -> Generator[frozenset[str], bool, Chosen]:
+    def _needed(self, given: Chosen, among: Chosen, ask: bool) -> Chosen:
         """Return the part of ``among`` that is needed with ``given``; ``ask`` whether ``given`` alone is enough."""
         if self._spent:
             return among
-        if ask and (yield from self._enough(given)):
+        if ask and self._enough(given):
             return ()
         if len(among) <= 1:
             return among
         half = len(among) // 2
         cheap, expensive = among[:half], among[half:]
-        needed = yield from self._needed((*given, *cheap), expensive, True)
-        return (*(yield from self._needed((*given, *needed), cheap, bool(needed))), *needed)
+        needed = self._needed((*given, *cheap), expensive, True)
+        return (*self._needed((*given, *needed), cheap, bool(needed)), *needed)
 
     @property
     def _spent(self) -> bool:
@@ -176,7 +176,14 @@ class _Chooser:
 
 def _cost_of_one(victim: Victim) -> tuple[bool, float, int, int, float, GangKey]:
     """Return a key that orders single victims as `cost` does, in less time."""
-    return (not victim.surplus, -victim.over, victim.priority, len(victim.uids), -victim.created, victim.gang)
+    return (
+        not victim.surplus,
+        -victim.borrowed,
+        victim.priority,
+        len(victim.uids),
+        -victim.created,
+        victim.gang,
+    )
 
 
 def _uids(victims: Iterable[Victim]) -> frozenset[str]:

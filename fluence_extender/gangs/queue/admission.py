@@ -14,7 +14,6 @@ from functools import partial
 from sys import intern
 from typing import TypedDict
 
-from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
@@ -28,7 +27,7 @@ from fluence_extender.gangs.queue.obstacles import (
     running_obstacle,
     stop_obstacle,
 )
-from fluence_extender.gangs.queue.quotas import Quotas
+from fluence_extender.gangs.queue.quotas import Quotas, excess_reason
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Group, Place, Usage
@@ -39,7 +38,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import recorded_queue
 from fluence_extender.model.queue import DEFAULT_QUEUE, PastUse, Queue, QueueLimits
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
-from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.resources import NOTHING
 from fluence_extender.model.seal import without_record
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job, Resumable
@@ -57,6 +56,10 @@ NO_QUEUE_NAME = ""
 """The name under which gangs without a queue count."""
 
 
+OverQuota = tuple[Reason, QuotaLine, Shortage]
+"""Why a quota keeps a gang waiting, in which line it waits, and what it lacks."""
+
+
 class QueueAccount(TypedDict):
     """A queue's use and share of the cluster; see `QueueStatus`."""
 
@@ -72,7 +75,8 @@ class QueueAdmission:
     def __init__(self, registry: Registry, queues: Queues, ledger: Ledger) -> None:
         self._registry = registry
         self._queues = queues
-        self._dependencies = Dependencies(registry.awaited, registry.look_at)
+        self._dependencies = Dependencies(registry.look_at)
+        registry.on_dependee = self._dependencies.dependee_changed
         self.usage = Usage()
         self.ahead: Collection[GangKey] = ()
         """The gangs that take places back, or places of others by priority: they have what they ask for first."""
@@ -87,7 +91,7 @@ class QueueAdmission:
         """Return a copy for a pass, which judges and counts copies of gangs without an effect on this one."""
         copied = copy(self)
         copied._registry, copied._queues = registry, queues
-        copied._dependencies = Dependencies(registry.awaited, registry.look_at)
+        copied._dependencies = Dependencies(registry.look_at)
         copied.usage = self.usage.copy()
         copied.quotas = self.quotas.for_pass(queues, copied.usage)
         copied.ends = Ends(registry.workloads, copied.default_duration)
@@ -175,8 +179,8 @@ class QueueAdmission:
         A gang gets the places that it was promised, whatever its queue says later. Each further place is judged like a
         gang of its own: a stopped queue gives none, and the place counts as one more running gang.
         """
-        owed = max(promised_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
-        due, beyond = list(ready[:owed]), ready[owed:]
+        lost = max(promised_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
+        due, beyond = list(ready[:lost]), ready[lost:]
         if not beyond:
             return due, None
         submission = submission_of(gang, self._registry.workloads)
@@ -190,7 +194,7 @@ class QueueAdmission:
             why = (
                 stop_obstacle(queue, member.age)
                 or duration_obstacle(queue, durations)
-                or running_obstacle(queue, user, self.usage, len(due) - owed + started)
+                or running_obstacle(queue, user, self.usage, len(due) - lost + started)
             )
             if why is None:
                 due.append(member)
@@ -257,15 +261,15 @@ class QueueAdmission:
             return False
         return self.quotas.obstacle(place.queue, place.asks) is not None or self.limit(gang) is not None
 
-    def queue_for(
+    def obstacle_of_new(
         self,
         key: GangKey,
         pods: Sequence[Pod],
         submission: Submission,
         now: float,
         beside: Collection[Target] = (),
-    ) -> Queue | Reason:
-        """Return the queue of a gang that would be created ``now``, or why it couldn't start.
+    ) -> Reason | None:
+        """Return the rule that would keep a gang from being tried if it were created ``now``, None if none would.
 
         ``beside`` are the Jobs and gangs of its namespace that would be created together with it.
 
@@ -288,35 +292,33 @@ class QueueAdmission:
         if isinstance(queue, Reason):
             return queue
         durations = (pod.duration for pod in pods)
-        obstacle = queue_obstacle(key, queue, user_for(key, submission), (now, 0), durations, self.usage)
-        requests = Resources.total(pod.amounts for pod in pods)
-        return obstacle or self.quotas.obstacle(queue.name, requests) or queue
+        return queue_obstacle(key, queue, user_for(key, submission), (now, 0), durations, self.usage)
 
     def within_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> tuple[int, Reason | None]:
         """Return for how many of the ``ready`` members of a gang its quota has room, and why not for more.
 
         ``fewest`` of them have to be placed together.
         """
-        place = self.usage.place(gang.key) if self.quotas.active else None
-        if place is None:
-            return len(ready), None
-        count, shortage = self.quotas.fitting(gang, ready, fewest, place)
-        return count, None if shortage is None else self.quotas.reason(shortage, place.queue)
+        count, over = self._fitting(gang, ready, fewest)
+        return count, None if over is None else over[0]
 
-    def over_quota(
-        self, gang: Gang, ready: Sequence[Member], fewest: int
-    ) -> tuple[Reason, QuotaLine, Shortage] | None:
+    def over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> OverQuota | None:
         """Return why the quota of its queue has no room for the ``fewest`` of the ``ready`` members of a gang.
 
         The reason comes with the line in which the gang waits, and what it lacks. Return None if there is room.
         """
+        count, over = self._fitting(gang, ready, fewest)
+        return over if count < fewest else None
+
+    def _fitting(self, gang: Gang, ready: Sequence[Member], fewest: int) -> tuple[int, OverQuota | None]:
         place = self.usage.place(gang.key) if self.quotas.active else None
         if place is None:
-            return None
+            return len(ready), None
         count, shortage = self.quotas.fitting(gang, ready, fewest, place)
-        if shortage is None or count >= fewest:
-            return None
-        return self.quotas.reason(shortage, place.queue), QuotaLine(place.queue), shortage
+        if shortage is None:
+            return count, None
+        reason = excess_reason(shortage.excess, place.queue, shortage.asks)
+        return count, (reason, QuotaLine(place.queue), shortage)
 
     def account(self, queue: str) -> QueueAccount:
         """Return what a queue has of the cluster."""
@@ -343,14 +345,12 @@ class QueueAdmission:
         before = self.usage.place(gang.key)
         leaving = not gang.alive() and _leaves(gang)
         if before is not None and before.runs and (leaving or _runs(gang)):
-            if before.beyond != (beyond := beyond_promise(gang)):
-                before = replace(before, beyond=beyond)
-                self._put(gang.key, before)
+            after = replace(before, beyond=beyond_promise(gang))
             if self.quotas.active:
                 held = self.quotas.held(gang, before.queue, before)
                 elsewhere = self.quotas.elsewhere(gang, before.queue)
-                end = self._end(gang, before)
-                self._put(gang.key, replace(before, held=held, elsewhere=elsewhere, end=end))
+                after = replace(after, held=held, elsewhere=elsewhere, end=self._end(gang, before))
+            self._put(gang.key, after)
             return
         if not gang.alive() and not leaving:
             self._forget([gang.key])
@@ -442,12 +442,10 @@ class QueueAdmission:
         if target.kind == "job":
             job = self._registry.workloads.find(Job, namespace, target.name)
             return None if job is None else Dependee(job.outcome)
-        gangs, outcomes = self._registry.named(namespace, target.name), self._registry.awaited.outcomes
+        gangs = self._registry.named(namespace, target.name)
         if not gangs:
             return None
-        if (namespace, target) not in outcomes:
-            outcomes[namespace, target] = self._outcome(gangs[0])
-        return Dependee(outcomes[namespace, target])
+        return Dependee(self._dependencies.outcome(namespace, target, partial(self._outcome, gangs[0])))
 
     def _follow(self, namespace: str, target: Target) -> Iterable[Target]:
         """Return what a Job or a gang waits for, nothing if it has ended or doesn't exist."""
@@ -456,18 +454,16 @@ class QueueAdmission:
             after = () if job is None or job.outcome else parse_dependencies(job.submission.after or "")
             return () if isinstance(after, str) else (one.target for one in after)
         gangs = self._registry.named(namespace, target.name)
-        return self._registry.awaited.targets(gangs[0].key) if gangs else ()
+        return self._dependencies.targets(gangs[0].key) if gangs else ()
 
     def _tell_waiting(self, gang: Gang) -> None:
         """If the gang has ended or runs again, have the gangs that wait for its end looked at."""
         namespace, target = gang.key.namespace, _name(gang)
-        awaited = self._registry.awaited
-        waiting = awaited.by(namespace, target)
-        if waiting and next(iter(self._registry.named(namespace, target.name)), None) is gang:
-            outcome = self._outcome(gang)
-            if awaited.outcomes.get((namespace, target), outcome) is not outcome:
-                self._registry.look_at(waiting)
-            awaited.outcomes[namespace, target] = outcome
+        if (
+            self._dependencies.is_awaited(namespace, target)
+            and next(iter(self._registry.named(namespace, target.name)), None) is gang
+        ):
+            self._dependencies.tell(namespace, target, self._outcome(gang))
 
     def _outcome(self, gang: Gang) -> Ending | None:
         """Return how a gang has ended: as its Job has, or successfully if all of its pods have succeeded."""
@@ -510,12 +506,12 @@ def _promised(gang: Gang) -> list[int]:
 
 
 def _is_placed(member: Member) -> bool:
-    return member.assignment is not None or member.state is BOUND
+    return member.assignment is not None or member.runs
 
 
 def _runs(gang: Gang) -> bool:
     return any(
-        one.assignment is not None or one.state is BOUND
+        one.assignment is not None or one.runs
         for one in gang.members.values()
         if not one.pod.finished and not one.pod.deleting
     )

@@ -14,26 +14,21 @@ from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.planning.cluster_timeline import ClusterTimeline
 from fluence_extender.gangs.planning.known_ends import KnownEnds
-from fluence_extender.gangs.planning.reservations import Blocked, in_pool, reserved_nodes
+from fluence_extender.gangs.planning.reservations import Blocked, reserved_nodes
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
 from fluence_extender.gangs.queue.ends import LATEST
-from fluence_extender.gangs.queue.pool import PoolClaim, SharedPool
+from fluence_extender.gangs.queue.pool import SharedPool
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.releases import QueueReleases
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, waits
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import HOPELESS, Reason, ReasonCode, queued
-from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.queueing.entry import NEVER
 from fluence_extender.queueing.order import Rank
-from fluence_extender.queueing.policy import PolicyName
-from fluence_extender.room.holds import Hold
 from fluence_extender.room.ledger import Ledger
 
 BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
@@ -255,31 +250,6 @@ class QueueBook:
         """Record that a gang that was tried isn't blocked."""
         if not waits(gang):
             gang.starts_about = None
-
-    def pool_terms(self, queue: Queue, pods: Sequence[Pod], rank: Rank, duration: float) -> Reason | None:
-        """Return why the pool has no room for a gang of these pods that doesn't exist yet, None if it has."""
-        if not self.admission.quotas.keeps:
-            return None
-        asks = Resources.total(pod.amounts for pod in pods)
-        claim = PoolClaim(queue.name, asks)
-        ahead = in_pool((one for one in self.blocked if one.rank < rank), self.cluster)
-        return self.pool.obstacle(claim, asks) or self.pool.behind(claim, ahead, self.now(), duration)
-
-    def terms(self, queue: Queue, rank: Rank, duration: float) -> Beside | Reason:
-        """Return how a gang of that rank that doesn't exist yet could start now, or why it wouldn't be tried."""
-        cut = self.cut()
-        if cut is not None and rank > cut:
-            return BEYOND_DEPTH
-        ahead = [one for one in self.blocked if one.rank < rank]
-        kept = None
-        if self.settings.policy.policy is PolicyName.FCFS:
-            if any(one.possible for one in ahead):
-                return AFTER_BLOCKED
-        elif ahead and self.cluster is not None:
-            kept = self.cluster.kept_within(duration)
-        closing = self.closed.closing(queue.name, duration)
-        closed = Hold(closed=self.closed.of(closing)) if closing else None
-        return Beside(kept, closed, closing, duration=duration)
 
     def reserved_nodes(self) -> frozenset[str]:
         """Return the nodes that gangs with reservations need, and those that operators reserve for queues soon."""

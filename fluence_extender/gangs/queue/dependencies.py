@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from fluence_extender.gangs.membership.awaited import Awaited
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.dependency import Dependency, EndCondition, Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import AFTER_ANNOTATION
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.submission import NO_RECORD, Submission
@@ -89,16 +89,48 @@ def _chain(target: Target, previous: Mapping[Target, Target | None]) -> tuple[Ta
 
 
 class Dependencies:
-    """What gangs wait for, recorded in ``awaited``, and which of them wait for themselves.
+    """What gangs wait for, and which of them wait for themselves.
 
     A circle closes or opens when a gang on it changes its dependencies. So that gang is examined first, and then the
     gangs that wait for it. ``look_at`` has gangs looked at again.
     """
 
-    def __init__(self, awaited: Awaited, look_at: Callable[[Iterable[GangKey]], None]) -> None:
-        self._awaited = awaited
+    def __init__(self, look_at: Callable[[Iterable[GangKey]], None]) -> None:
         self._look_at = look_at
+        self._targets: dict[GangKey, tuple[Target, ...]] = {}
+        self._waiting: Multimap[tuple[str, Target], GangKey] = Multimap()
+        self._outcomes: dict[tuple[str, Target], Ending | None] = {}
+        """How gangs that others wait for had ended when they were last looked at."""
+        self._to_follow: set[GangKey] = set()
+        """The gangs whose chains of dependencies may have become circles, or whose circles may have opened."""
         self._circles: dict[GangKey, tuple[Target, ...]] = {}
+
+    def targets(self, key: GangKey) -> Sequence[Target]:
+        """Return what a gang waits for."""
+        return self._targets.get(key, ())
+
+    def outcome(self, namespace: str, target: Target, find: Callable[[], Ending | None]) -> Ending | None:
+        """Return how a gang has ended that others wait for: as was last told, or else as ``find`` says."""
+        if (namespace, target) not in self._outcomes:
+            self._outcomes[namespace, target] = find()
+        return self._outcomes[namespace, target]
+
+    def is_awaited(self, namespace: str, target: Target) -> bool:
+        """Return whether a gang waits for a Job or a gang."""
+        return (namespace, target) in self._waiting
+
+    def tell(self, namespace: str, target: Target, outcome: Ending | None) -> None:
+        """Have the gangs looked at that wait for this one if it has ended, or runs again."""
+        if self._outcomes.get((namespace, target), outcome) is not outcome:
+            self._look_at(self._waiting.of((namespace, target)))
+        self._outcomes[namespace, target] = outcome
+
+    def dependee_changed(self, namespace: str, target: Target) -> None:
+        """Have the gangs looked at that wait for a Job or gang which has come, has ended or is gone."""
+        waiting = self._waiting.of((namespace, target))
+        self._outcomes.pop((namespace, target), None)
+        self._to_follow |= waiting
+        self._look_at(waiting)
 
     def obstacle(
         self, gang: Gang, submission: Submission, own: Names, look: Look, follow: Follow
@@ -129,24 +161,40 @@ class Dependencies:
         self, key: GangKey, targets: Sequence[Target], own: Names, follow: Follow
     ) -> tuple[Target, ...]:
         """Record what a gang waits for, and return the circle that leads back to it, if there is one."""
-        if self._awaited.put(key, targets) or key in self._awaited.to_follow:
+        if self._wait(key, tuple(dict.fromkeys(targets))) or key in self._to_follow:
             self._note(key, circle(own(), targets, follow), own)
         return self._circles.get(key, ())
 
+    def _wait(self, key: GangKey, targets: tuple[Target, ...]) -> bool:
+        """Record what a gang waits for, in place of what it waited for before; return whether that differs."""
+        before = self._targets.pop(key, ())
+        if targets:
+            self._targets[key] = targets
+        if before == targets:
+            return False
+        for target in before:
+            self._waiting.discard((key.namespace, target), key)
+        for target in targets:
+            self._waiting.add((key.namespace, target), key)
+        for target in before:
+            if not self.is_awaited(key.namespace, target):
+                self._outcomes.pop((key.namespace, target), None)
+        return True
+
     def _note(self, key: GangKey, way: tuple[Target, ...], own: Names) -> None:
         """Record the circle of a gang. If it is new or gone, have the gangs that wait for this one examined."""
-        self._awaited.to_follow.discard(key)
+        self._to_follow.discard(key)
         if self._circles.get(key, ()) == way:
             return
         if way:
             self._circles[key] = way
         else:
             del self._circles[key]
-        waiting = {one for target in own() for one in self._awaited.by(key.namespace, target)} - {key}
-        self._awaited.to_follow |= waiting
+        waiting = {one for target in own() for one in self._waiting.of((key.namespace, target))} - {key}
+        self._to_follow |= waiting
         self._look_at(waiting)
 
     def forget(self, key: GangKey, own: Names = frozenset) -> None:
         """Forget a gang with the names ``own`` that waits for nothing or is gone."""
-        self._awaited.put(key, ())
+        self._wait(key, ())
         self._note(key, (), own)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from fluence_extender.gangs.execution.actions import Evict, Requeue
-from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.ends import Ends
@@ -95,7 +94,7 @@ class Endings:
 
 
 def _bound(gang: Gang) -> list[Pod]:
-    return [member.pod for member in gang.alive() if member.state is BOUND]
+    return [member.pod for member in gang.alive() if member.bound]
 
 
 def why_ended(queue: Queue, pods: list[Pod], declared: Callable[[Pod], float | None], now: float) -> str:

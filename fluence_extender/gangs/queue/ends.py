@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from fluence_extender.gangs.membership.conventions.membership import Workloads
-from fluence_extender.gangs.membership.parents import NAMING_LABELS, parents_of
-from fluence_extender.model.names import REPLICATED_JOB
+from fluence_extender.gangs.membership.workloads import KINDS, parents_of
+from fluence_extender.model.names import REPLICATED_JOB, TRAINING_OPERATOR
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import JobSet, Workload
 from fluence_extender.queueing.entry import NEVER
@@ -20,7 +20,7 @@ from fluence_extender.queueing.entry import NEVER
 LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
 """The last minute that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
-NAMING = (*NAMING_LABELS, REPLICATED_JOB)
+NAMING = (*KINDS, TRAINING_OPERATOR, REPLICATED_JOB)
 """The labels on which it depends how long a pod may run."""
 
 DefaultDuration = Callable[[Pod], float | None]

@@ -40,7 +40,7 @@ MOST_TIMES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class PoolClaim:
+class PoolShare:
     """What a gang of ``queue`` would hold in addition if it started."""
 
     queue: str
@@ -63,9 +63,9 @@ class _Ends:
 
 @dataclass(frozen=True, slots=True)
 class PoolReservation:
-    """A claim, the reservation for it, and the nodes of that reservation."""
+    """A share of the pool, the reservation for it, and the nodes of that reservation."""
 
-    claim: PoolClaim
+    share: PoolShare
     reservation: Reservation
     nodes: Sequence[str]
 
@@ -103,18 +103,18 @@ class SharedPool:
         """A value that changes whenever the pool does, but not with the time."""
         return (self._quotas.use.tree, self._usage.held_revision) if self._quotas.keeps else None
 
-    def claim(self, gang: Gang, members: Sequence[Member]) -> PoolClaim | None:
+    def share(self, gang: Gang, members: Sequence[Member]) -> PoolShare | None:
         """Return what a gang would hold in addition with ``members``, None if no queue keeps anything."""
         place = self._usage.place(gang.key) if self._quotas.keeps else None
-        return None if place is None else PoolClaim(place.queue, self._quotas.more(gang, members, place))
+        return None if place is None else PoolShare(place.queue, self._quotas.more(gang, members, place))
 
-    def obstacle(self, claim: PoolClaim, asks: Amount) -> Reason | None:
-        """Return why the pool has no room now for the claim of a gang that ``asks`` for so much, None if it has."""
-        kind = self._quotas.use.lacking(claim.queue, claim.more)
+    def obstacle(self, share: PoolShare, asks: Amount) -> Reason | None:
+        """Return why the pool has no room now for the share of a gang that ``asks`` for so much, None if it has."""
+        kind = self._quotas.use.lacking(share.queue, share.more)
         if kind is None:
             return None
         unused = self._quotas.unused
-        never = unused.lacking(claim.queue, asks)
+        never = unused.lacking(share.queue, asks)
         if never is not None:
             return unsatisfiable(
                 f"it asks for {written_amount(never, asks[never])} {never}, which is never free: of the "
@@ -129,7 +129,7 @@ class SharedPool:
         )
 
     def behind(
-        self, claim: PoolClaim, ahead: Sequence[PoolReservation], now: float, duration: float
+        self, share: PoolShare, ahead: Sequence[PoolReservation], now: float, duration: float
     ) -> Reason | None:
         """Return a reason if a gang that runs for ``duration`` would take what is reserved in the pool, None if not."""
         for one in ahead:
@@ -142,33 +142,33 @@ class SharedPool:
                 for other in ahead:
                     held = other.reservation
                     if held.draining or held is one.reservation or held.start <= start < held.end:
-                        take(other.claim.queue, other.claim.more, 1)
-                if self._quotas.use.lacking(claim.queue, claim.more) is not None:
+                        take(other.share.queue, other.share.more, 1)
+                if self._quotas.use.lacking(share.queue, share.more) is not None:
                     return behind_reservation()
         return None
 
-    def start(self, claim: PoolClaim, ahead: Sequence[PoolReservation], now: float) -> float:
-        """Return when the pool has room for a claim beside the reservations ``ahead``.
+    def start(self, share: PoolShare, ahead: Sequence[PoolReservation], now: float) -> float:
+        """Return when the pool has room for a share beside the reservations ``ahead``.
 
         That is 0 if it has room now, and `NEVER` if no known end helps.
         """
         with self._quotas.pretending() as take:
             reserved: list[tuple[float, Sequence[tuple[str, Amount]]]] = []
             for one in ahead:
-                take(one.claim.queue, one.claim.more, 1)
-                reserved.append((one.reservation.end, ((one.claim.queue, one.claim.more),)))
-            if self._quotas.use.lacking(claim.queue, claim.more) is None:
+                take(one.share.queue, one.share.more, 1)
+                reserved.append((one.reservation.end, ((one.share.queue, one.share.more),)))
+            if self._quotas.use.lacking(share.queue, share.more) is None:
                 return 0.0
             ends = merge(self._expected(now).in_order, sorted(reserved, key=END), key=END)
             while part := tuple(islice(ends, COUNTED_AT_ONCE)):
                 gone = _summed(holding for _, holdings in part for holding in holdings)
                 _take_all(take, gone, -1)
-                if self._quotas.use.lacking(claim.queue, claim.more) is not None:
+                if self._quotas.use.lacking(share.queue, share.more) is not None:
                     continue
                 _take_all(take, gone, 1)
                 for end, holdings in part:
                     _take_all(take, _summed(holdings), -1)
-                    if self._quotas.use.lacking(claim.queue, claim.more) is None:
+                    if self._quotas.use.lacking(share.queue, share.more) is None:
                         return end
         return NEVER
 

@@ -44,7 +44,8 @@ class Quotas:
         self._room = ledger.without_foreign
         self._stated = -1
         self._basis: object = None
-        self._use = QuotaUse(QuotaTree({}, {}))
+        self.use = QuotaUse(QuotaTree({}, {}))
+        """What the queues use, as of the last `follow`."""
         self._unused: QuotaUse | None = None
         self.active = False
         self.version = 0
@@ -58,7 +59,7 @@ class Quotas:
             self._basis = None
         if not self.active:
             # Ends aren't counted from now on, so the old counts must not be used again.
-            self._use, self._unused = QuotaUse(QuotaTree({}, {})), None
+            self.use, self._unused = QuotaUse(QuotaTree({}, {})), None
             return
         room = self._room.now()
         basis = self._room.revision, self._ledger.graph.catalogue
@@ -66,10 +67,10 @@ class Quotas:
             return
         self._basis, self._unused = basis, None
         tree = grow(self._settings.queues, self._capacity(room))
-        if tree != self._use.tree:
-            self._use = QuotaUse(tree)
+        if tree != self.use.tree:
+            self.use = QuotaUse(tree)
             for queue in self._usage.queues():
-                self._use.add(queue, self._usage.held((queue, None)))
+                self.use.add(queue, self._usage.held((queue, None)))
             self.version += 1
             self._loosened.update(tree.branches)
 
@@ -77,7 +78,7 @@ class Quotas:
         """Return a copy for a pass, which counts in ``usage`` what it decides without an effect on this one."""
         copied = copy(self)
         copied._settings, copied._usage = settings, usage
-        copied._use, copied._unused, copied._loosened = self._use.copy(), self.unused, set()
+        copied.use, copied._unused, copied._loosened = self.use.copy(), self.unused, set()
         return copied
 
     @property
@@ -102,19 +103,14 @@ class Quotas:
     @property
     def keeps(self) -> bool:
         """Whether a queue keeps something for itself even while it doesn't use it."""
-        return self.active and bool(self._use.tree.kept)
-
-    @property
-    def use(self) -> QuotaUse:
-        """What the queues use, as of the last `follow`."""
-        return self._use
+        return self.active and bool(self.use.tree.kept)
 
     def account(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the amounts that a queue uses, and those that it borrows of them, as quantities."""
-        used, tree = self._use.used(queue), self._use.tree
+        used, tree = self.use.used(queue), self.use.tree
         kinds = {*used, *tree.branch(queue).guaranteed, *tree.branch(queue).limit}
         shown = sorted(kind for kind in kinds if kind != PODS or kind in tree.ruled)
-        borrowed = self._use.borrowed(queue)
+        borrowed = self.use.borrowed(queue)
         return (
             {kind: written_amount(kind, used.get(kind, 0)) for kind in shown},
             {kind: written_amount(kind, borrowed[kind]) for kind in sorted(borrowed)},
@@ -122,19 +118,19 @@ class Quotas:
 
     def problems(self, queue: str) -> Sequence[str]:
         """Return the problems of a queue's quota: each names a setting that isn't in force as written, and says why."""
-        return self._use.tree.problems.get(queue, ()) if self.active else ()
+        return self.use.tree.problems.get(queue, ()) if self.active else ()
 
     def moved(self, before: Place | None, after: Place | None) -> None:
         """Count a gang's holdings ``after`` a change in place of those ``before`` it."""
         if not self.active:
             return
         for queue, amounts in () if before is None else before.holdings:
-            self._use.add(queue, amounts, -1)
+            self.use.add(queue, amounts, -1)
             if not amounts.fits(dict(after.holdings if after is not None else ()).get(queue, NOTHING)):
                 self.version += 1
                 self.loosen(queue)
         for queue, amounts in () if after is None else after.holdings:
-            self._use.add(queue, amounts)
+            self.use.add(queue, amounts)
 
     def loosen(self, queue: str) -> None:
         """Record that gangs of a queue use less, or that one of them takes nothing back any more."""
@@ -148,7 +144,7 @@ class Quotas:
 
     def concerns(self, loosened: Iterable[str], queue: str) -> bool:
         """Return whether a queue may have more room once others use less."""
-        tree = self._use.tree
+        tree = self.use.tree
         root = tree.branch(queue).path[-1]
         return any(tree.branch(other).path[-1] == root for other in loosened)
 
@@ -158,14 +154,14 @@ class Quotas:
         taken: list[tuple[str, Mapping[str, int], int]] = []
 
         def take(queue: str, amounts: Mapping[str, int], sign: int) -> None:
-            self._use.add(queue, amounts, sign)
+            self.use.add(queue, amounts, sign)
             taken.append((queue, amounts, sign))
 
         try:
             yield take
         finally:
             for queue, amounts, sign in taken:
-                self._use.add(queue, amounts, -sign)
+                self.use.add(queue, amounts, -sign)
 
     def elsewhere(self, gang: Gang, queue: str) -> tuple[tuple[str, Resources], ...]:
         """Return the amounts that members of a gang of ``queue`` hold of the quotas of other queues."""
@@ -206,16 +202,12 @@ class Quotas:
             for kind, amount in member.pod.amounts.items():
                 if kind in more:
                     more[kind] += amount
-            excess = self._use.excess(place.queue, more)
+            excess = self.use.excess(place.queue, more)
             if excess is not None:
                 return count, Shortage(
                     more, excess, Resources.total(one.pod.amounts for one in ready[:fewest])
                 )
         return len(ready), None
-
-    def reason(self, shortage: Shortage, queue: str) -> Reason:
-        """Return why a gang of a queue waits that lacks this."""
-        return _excess_reason(shortage.excess, queue, shortage.asks)
 
     def allows(
         self,
@@ -227,14 +219,10 @@ class Quotas:
         """Return whether there is room for ``members`` of a gang once queues have ``freed`` these amounts."""
         if not self.active:
             return True
-        less = list(freed)
-        for queue, amounts in less:
-            self._use.add(queue, amounts, -1)
-        try:
+        with self.pretending() as take:
+            for queue, amounts in freed:
+                take(queue, amounts, -1)
             return self.has_room(place.queue, self.more(gang, members, place))
-        finally:
-            for queue, amounts in less:
-                self._use.add(queue, amounts)
 
     def more(self, gang: Gang, members: Iterable[Member], place: Place) -> dict[str, int]:
         """Return by how much a gang's places, with some for ``members``, exceed the amounts that are counted for it.
@@ -247,16 +235,16 @@ class Quotas:
                 *(one.pod.amounts for one in members),
             )
         )
-        return {kind: held[kind] - place.held[kind] for kind in self._use.tree.ruled}
+        return {kind: held[kind] - place.held[kind] for kind in self.use.tree.ruled}
 
     def obstacle(self, queue: str, requests: Resources) -> Reason | None:
         """Return why a gang without places that asks for ``requests`` would exceed a limit, None if it wouldn't."""
-        excess = self._use.excess(queue, requests) if self.active else None
-        return None if excess is None else _excess_reason(excess, queue, requests)
+        excess = self.use.excess(queue, requests) if self.active else None
+        return None if excess is None else excess_reason(excess, queue, requests)
 
     def has_room(self, queue: str, more: Mapping[str, int]) -> bool:
         """Return whether a queue may use ``more``: it stays within all limits, and takes nothing that others keep."""
-        return self._use.excess(queue, more) is None and self._use.lacking(queue, more) is None
+        return self.use.excess(queue, more) is None and self.use.lacking(queue, more) is None
 
 
 def _placed(gang: Gang) -> list[Member]:
@@ -273,7 +261,8 @@ def _charged(gang: Gang, queue: str) -> list[Member]:
     return [one for one in _placed(gang) if one.charged in ("", queue)]
 
 
-def _excess_reason(excess: Excess, queue: str, asks: Resources) -> Reason:
+def excess_reason(excess: Excess, queue: str, asks: Resources) -> Reason:
+    """Return why a gang of a queue waits that asks for so much, and would exceed a limit."""
     kind = excess.resource
     most, wanted = (f"{written_amount(kind, amount)} {kind}" for amount in (excess.most, asks[kind]))
     whose = (

@@ -21,28 +21,28 @@ from fluence_extender.gangs.queue.usage import Place
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import QueuePreemption, Reclaim, Within
 from fluence_extender.model.resources import Resources
-from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, is_owed
+from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, may_reclaim
 
 QuotaRoom = Callable[[Collection[str]], bool]
 """Returns whether quotas have room once the pods with these uids are gone."""
 
 LEAST = 1e-9
-"""The smallest share in ``owed``, because a share of 0 means that the queue has nothing to give back."""
+"""The smallest share of a reclaimable gang, because a share of 0 means that the queue has nothing to give back."""
 
 
 @dataclass(frozen=True, slots=True)
-class VictimClaim:
-    """The victims that one gang may have: any of ``owed``, each with the share of its queue, and none of ``spared``.
+class Reclaimable:
+    """The victims that one gang may have: any of ``reclaimable``, each with the share of its queue; none ``protected``.
 
     In ``again_in`` seconds there may be more, because another gang will have run for its minimum time.
     """
 
-    owed: Mapping[GangKey, float] = field(default_factory=dict)
-    spared: frozenset[GangKey] = frozenset()
+    reclaimable: Mapping[GangKey, float] = field(default_factory=dict)
+    protected: frozenset[GangKey] = frozenset()
     again_in: float = math.inf
 
 
-NO_CLAIM = VictimClaim()
+NOTHING_RECLAIMABLE = Reclaimable()
 
 
 class Reclaims:
@@ -52,8 +52,6 @@ class Reclaims:
         self._registry = registry
         self._settings = settings
         self._admission = admission
-        self._stated = -1
-        self._active = False
         self._known: tuple[int, Sequence[HeldPlaces[GangKey]]] = (-1, ())
         self._began: dict[GangKey, float] = {}
         """When running gangs began, as far as it was needed. New pods don't make a gang younger."""
@@ -71,18 +69,14 @@ class Reclaims:
     @property
     def active(self) -> bool:
         """Whether a queue states how it preempts."""
-        if self._stated != self._settings.revision:
-            self._stated = self._settings.revision
-            usual = QueuePreemption()
-            self._active = any(one.preemption != usual for one in self._settings.made.values())
-        return self._active
+        return self._settings.take_back
 
-    def is_owed(self, key: GangKey, asks: Resources) -> bool:
+    def may_reclaim(self, key: GangKey, asks: Resources) -> bool:
         """Return whether the queue of a gang takes back what it ``asks`` for, after the gangs ahead of it."""
         place = self._admission.usage.place(key) if self.active else None
         if place is None or self._preemption(place.queue).reclaim is not Reclaim.BORROWED:
             return False
-        return is_owed(self._admission.quotas.use, place.queue, asks, self._soon(key))
+        return may_reclaim(self._admission.quotas.use, place.queue, asks, self._soon(key))
 
     def gave_way(self, key: GangKey) -> None:
         """Note that a gang isn't ahead of others any more."""
@@ -90,16 +84,11 @@ class Reclaims:
         if place is not None:
             self._admission.quotas.loosen(place.queue)
 
-    def claim(
-        self,
-        gang: Gang,
-        members: Sequence[Member],
-        leaving: Collection[GangKey],
-    ) -> VictimClaim:
+    def reclaimable(self, gang: Gang, members: Sequence[Member], leaving: Collection[GangKey]) -> Reclaimable:
         """Return the victims that a gang may have to place ``members``; the gangs ``leaving`` are gone soon."""
         place = self._admission.usage.place(gang.key) if self.active else None
         if place is None:
-            return NO_CLAIM
+            return NOTHING_RECLAIMABLE
         own, usage = self._preemption(place.queue), self._admission.usage
         asks = Resources.total(one.pod.amounts for one in members)
         running = [one for one in self._running() if one.key not in leaving]
@@ -111,16 +100,16 @@ class Reclaims:
             [one for one in self._running() if one.key in leaving],
             running,
         )
-        owed: dict[GangKey, float] = {}
+        reclaimable: dict[GangKey, float] = {}
         again_in = math.inf
-        for one in beyond if self.is_owed(gang.key, asks) else ():
+        for one in beyond if self.may_reclaim(gang.key, asks) else ():
             left = own.min_runtime - self._ran(one.key)
             if left > 0:
                 again_in = min(again_in, left)
             else:
-                owed[one.key] = max(self._admission.shares.share(one.queue), LEAST)
+                reclaimable[one.key] = max(self._admission.shares.share(one.queue), LEAST)
         borrowing = {one.key for one in beyond}
-        spared = frozenset(
+        protected = frozenset(
             one.key
             for one in running
             if (
@@ -129,7 +118,7 @@ class Reclaims:
                 else self._preemption(one.queue).reclaim is Reclaim.BORROWED and one.key not in borrowing
             )
         )
-        return VictimClaim(owed, spared, again_in)
+        return Reclaimable(reclaimable, protected, again_in)
 
     def quota_room(self, gang: Gang, members: Sequence[Member]) -> QuotaRoom | None:
         """Return a function that says whether quotas have room for ``members`` of a gang once some pods are gone.

@@ -38,7 +38,7 @@ JUDGED_AT_ONCE = 512
 
 
 MOST_WAITED = 16
-"""So many steps a line waits at most until the gangs that were released last have been tried: one of them may rest."""
+"""So many steps a line waits at most until the gangs that were released last have been tried: one may back off."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class QueueReleases:
                 if shortage is None or gang.key in self._registry.dirty:
                     continue
                 excess = self._quotas.use.excess(queue, shortage.more)
-                if excess == shortage.excess and not self._reclaims.is_owed(gang.key, shortage.asks):
+                if excess == shortage.excess and not self._reclaims.may_reclaim(gang.key, shortage.asks):
                     continue
                 found.append(gang)
                 if excess is None:

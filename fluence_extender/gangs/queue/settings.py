@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import structlog
@@ -28,6 +28,7 @@ from fluence_extender.model.queue import (
     NodeReservation,
     PriorityClass,
     Queue,
+    QueuePreemption,
 )
 from fluence_extender.model.reason import Reason, no_queue
 from fluence_extender.model.selectors import holds
@@ -67,10 +68,6 @@ class Queues:
         }
         self._served: bool | None = None
         self._kueue_served = False
-        self._defaults: dict[str, str] | None = None
-        self._ages: bool | None = None
-        self._usual: bool | None = None
-        self._policy_stated: QueuePolicy | None = None
         self._hints = Hints(self._nearest_queue)
 
     def copy(self) -> Queues:
@@ -103,18 +100,16 @@ class Queues:
         """The Reservations by name."""
         return self._reservations
 
-    @property
+    @cached_property
     def policy(self) -> QueuePolicy:
         """The policy of the cluster, which the default queue states."""
-        if self._policy_stated is None:
-            scheduling, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
-            self._policy_stated = QueuePolicy(
-                scheduling.policy or usual.policy,
-                scheduling.reservation_depth,
-                scheduling.queue_depth,
-                scheduling.starvation_after or usual.starvation_after,
-            )
-        return self._policy_stated
+        scheduling, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
+        return QueuePolicy(
+            scheduling.policy or usual.policy,
+            scheduling.reservation_depth,
+            scheduling.queue_depth,
+            scheduling.starvation_after or usual.starvation_after,
+        )
 
     # What happens.
 
@@ -162,10 +157,8 @@ class Queues:
         if happened:
             self.revision += 1
             self._hints.clear()
-            self._defaults = None
-            self._ages = None
-            self._usual = None
-            self._policy_stated = None
+            for derived in ("_defaults", "ages", "policy", "take_back", "usual_durations"):
+                self.__dict__.pop(derived, None)
 
     # Answers.
 
@@ -209,22 +202,27 @@ class Queues:
         return queue
 
     def _default_of(self, namespace: str) -> str:
-        if self._defaults is None:
-            self._defaults = {}
-            for queue in sorted(self._queues.values(), key=lambda one: (one.created, one.name)):
-                for one in queue.default_for:
-                    self._defaults.setdefault(one, queue.name)
         return self._defaults.get(namespace, DEFAULT_QUEUE)
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, str]:
+        """The oldest queue that is the default for each namespace."""
+        by_age = sorted(self._queues.values(), key=lambda one: (one.created, one.name), reverse=True)
+        return {namespace: queue.name for queue in by_age for namespace in queue.default_for}
 
     def admits(self, queue: Queue, namespace: str) -> bool:
         """Return whether a namespace may submit to a queue."""
-        who = queue.namespaces
-        if not who.names and not who.labels:
+        admitted = queue.namespaces
+        if not admitted.names and not admitted.labels:
             return True
-        if namespace in who.names or namespace in queue.default_for:
+        if namespace in admitted.names or namespace in queue.default_for:
             return True
         known = self._namespaces.get(namespace)
-        return bool(who.labels) and known is not None and all(holds(one, known.labels) for one in who.labels)
+        return (
+            bool(admitted.labels)
+            and known is not None
+            and all(holds(one, known.labels) for one in admitted.labels)
+        )
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, none if it isn't known."""
@@ -276,19 +274,20 @@ class Queues:
             f"the nearest that takes work of namespace {namespace} is queue {nearest[0]}" if nearest else ""
         )
 
-    @property
+    @cached_property
     def usual_durations(self) -> bool:
         """Whether any queue states a duration for work that declares none."""
-        if self._usual is None:
-            self._usual = any(usual_seconds(one) is not None for one in self._queues.values())
-        return self._usual
+        return any(usual_seconds(one) is not None for one in self._queues.values())
 
-    @property
+    @cached_property
     def ages(self) -> bool:
         """Whether in some queue waiting time makes up for a lower priority."""
-        if self._ages is None:
-            self._ages = any(one.class_step is not None for one in self._queues.values())
-        return self._ages
+        return any(one.class_step is not None for one in self._queues.values())
+
+    @cached_property
+    def take_back(self) -> bool:
+        """Whether any queue states how it preempts."""
+        return any(one.preemption != QueuePreemption() for one in self._queues.values())
 
     def head_start(self, queue: Queue, priority: int) -> float | None:
         """Return how many seconds of waiting a priority is worth, None if the higher priority always comes first.

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.parents import made_of, owning
-from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.workloads import WorkloadIndex, made_of, owning
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,

@@ -16,7 +16,6 @@ gang that couldn't preempt it, even to one that was promised its places.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -54,10 +53,12 @@ def newcomer(key: GangKey, priority: int, created: Age = NEWEST, entitlement: En
 
 
 class InLine(NamedTuple):
-    """A gang that waits, and its rank."""
+    """A gang that waits, its rank, the limit or quota that keeps it waiting, and whether no rule does (``ready``)."""
 
     rank: Rank
     gang: Gang
+    limited: LimitLine | None
+    ready: bool
 
 
 class ToTry(NamedTuple):
@@ -65,9 +66,6 @@ class ToTry(NamedTuple):
 
     rank: Rank
     key: GangKey
-
-
-NOWHERE: tuple[InLine | None, LimitLine | None, bool] = (None, None, False)
 
 
 class Turns:
@@ -82,69 +80,67 @@ class Turns:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._places: dict[GangKey, tuple[InLine, LimitLine | None, bool]] = {}
+        self._places: dict[GangKey, InLine] = {}
         self.line: list[InLine] = []
         self.ready: list[ToTry] = []
         self.limited: dict[LimitLine, list[InLine]] = {}
 
     def clear(self) -> None:
         """Take all gangs out of the line."""
-        self._places.clear()
-        self.line.clear()
-        self.ready.clear()
-        self.limited.clear()
+        for entries in (self._places, self.line, self.ready, self.limited):
+            entries.clear()
 
     def of(self, gang: Gang) -> Rank:
         """Return a gang's present rank."""
-        found = self._places.get(gang.key)
-        if found is None or found[0].gang is not gang or gang.key in self._registry.dirty:
+        place = self._places.get(gang.key)
+        if place is None or place.gang is not gang or gang.key in self._registry.dirty:
             return turn(gang)
-        return found[0].rank
+        return place.rank
 
     def find(self, key: GangKey) -> InLine | None:
         """Return where a gang stands in the line that is tried, None if it doesn't wait or a rule keeps it waiting."""
-        place, _, ready = self._places.get(key, NOWHERE)
-        return place if ready else None
+        place = self._places.get(key)
+        return place if place is not None and place.ready else None
 
     def put(self, gang: Gang) -> None:
         """Put a gang in line at its present rank, or take it out if it doesn't wait."""
-        before, limited, ready = self._places.get(gang.key, NOWHERE)
-        after = InLine(turn(gang), gang) if waits(gang) else None
+        before = self._places.get(gang.key)
+        after = InLine(turn(gang), gang, gang.limited, gang.obstacle is None) if waits(gang) else None
         if before is not None:
-            same = after is not None and before.gang is gang and before.rank == after.rank
-            if same and (limited, ready) == (gang.limited, gang.obstacle is None):
+            if after is not None and before.gang is gang and _without_gang(before) == _without_gang(after):
                 return
             self.drop(gang.key)
         if after is not None:
-            self._places[gang.key] = after, gang.limited, gang.obstacle is None
-            for line in self._lines(gang.limited):
-                insort(line, after, key=RANK)
-            if gang.obstacle is None:
+            self._places[gang.key] = after
+            insort(self.line, after, key=RANK)
+            if after.limited is not None:
+                insort(self.limited.setdefault(after.limited, []), after, key=RANK)
+            if after.ready:
                 insort(self.ready, ToTry(after.rank, gang.key), key=RANK)
 
     def put_again(self, gang: Gang) -> None:
         """Put a gang that is in line at its present rank."""
-        place, _, _ = self._places.get(gang.key, NOWHERE)
+        place = self._places.get(gang.key)
         if place is not None and place.gang is gang:
             self.put(gang)
 
     def drop(self, key: GangKey) -> None:
         """Take a gang out of the line."""
-        place, limited, ready = self._places.pop(key, NOWHERE)
+        place = self._places.pop(key, None)
         if place is None:
             return
-        for line in self._lines(limited):
-            del line[bisect_left(line, place.rank, key=RANK)]
-        if ready:
+        del self.line[bisect_left(self.line, place.rank, key=RANK)]
+        if place.ready:
             del self.ready[bisect_left(self.ready, place.rank, key=RANK)]
-        if limited is not None and not self.limited[limited]:
-            del self.limited[limited]
+        if place.limited is not None:
+            limited = self.limited[place.limited]
+            del limited[bisect_left(limited, place.rank, key=RANK)]
+            if not limited:
+                del self.limited[place.limited]
 
-    def _lines(self, limited: LimitLine | None) -> Iterator[list[InLine]]:
-        """Yield the lines in which a gang stands, whether it may be tried or not."""
-        yield self.line
-        if limited is not None:
-            yield self.limited.setdefault(limited, [])
+
+def _without_gang(place: InLine) -> tuple[Rank, LimitLine | None, bool]:
+    return place.rank, place.limited, place.ready
 
 
 def waits(gang: Gang) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from immutables import Map
 
@@ -18,6 +19,9 @@ from fluence_extender.queueing.entry import NEVER, Age
 
 Group = tuple[str, str | None]
 """A queue and one of its users; None stands for all users of the queue."""
+
+
+Ordered = TypeVar("Ordered", tuple[float, GangKey], tuple[Age, GangKey])
 
 
 def _groups(queue: str, user: str) -> tuple[Group, Group]:
@@ -95,9 +99,10 @@ class Usage:
             return
         self.revision += 1
         if before is not None:
-            self._remove(key, before)
+            self._count(key, before, -1)
         if place is not None:
-            self._add(key, place)
+            self._count(key, place, 1)
+        self._places = self._places.delete(key) if place is None else self._places.set(key, place)
 
     def place(self, key: GangKey) -> Place | None:
         """Return how a gang counts, None if it doesn't count."""
@@ -129,45 +134,35 @@ class Usage:
         waiting = self._waiting.get(group, [])
         return waiting[most - 1][1] if len(waiting) >= most else None
 
-    def _line(self, group: Group) -> list[tuple[Age, GangKey]]:
-        """Return the list of the waiting gangs of a group, which the caller may change."""
-        if group in self._shared or group not in self._waiting:
-            self._waiting[group] = list(self._waiting.get(group, ()))
-            self._shared.discard(group)
-        return self._waiting[group]
-
-    def _add(self, key: GangKey, place: Place) -> None:
-        self._places = self._places.set(key, place)
+    def _count(self, key: GangKey, place: Place, sign: int) -> None:
+        """Add a gang to all sums and lists, or take it out with a ``sign`` of -1."""
         self.held_revision += bool(place.holdings)
         if place.end < NEVER:
-            insort(self.ending, (place.end, key))
+            _put_in(self.ending, (place.end, key), sign)
         for queue, amounts in place.holdings:
             for group in _groups(queue, place.user):
-                self._held[group] = self.held(group) + amounts
-        entry = place.created, key
-        for group in place.groups:
-            if place.runs:
-                self._running[group] += 1 + place.beyond
-            else:
-                insort(self._line(group), entry)
-
-    def _remove(self, key: GangKey, place: Place) -> None:
-        self._places = self._places.delete(key)
-        self.held_revision += bool(place.holdings)
-        if place.end < NEVER:
-            del self.ending[bisect_left(self.ending, (place.end, key))]
-        for queue, amounts in place.holdings:
-            for group in _groups(queue, place.user):
-                self._held[group] -= amounts
+                before = self.held(group)
+                self._held[group] = before + amounts if sign > 0 else before - amounts
                 if not self._held[group]:
                     del self._held[group]
         for group in place.groups:
             if place.runs:
-                self._running[group] -= 1 + place.beyond
+                self._running[group] += sign * (1 + place.beyond)
                 if not self._running[group]:
                     del self._running[group]
                 continue
-            waiting = self._line(group)
-            del waiting[bisect_left(waiting, (place.created, key))]
+            waiting = self._waiting.setdefault(group, [])
+            if group in self._shared:
+                waiting = self._waiting[group] = list(waiting)
+                self._shared.discard(group)
+            _put_in(waiting, (place.created, key), sign)
             if not waiting:
                 del self._waiting[group]
+
+
+def _put_in(line: list[Ordered], entry: Ordered, sign: int) -> None:
+    """Put an entry in a sorted list, or take it out with a ``sign`` of -1."""
+    if sign > 0:
+        insort(line, entry)
+    else:
+        del line[bisect_left(line, entry)]

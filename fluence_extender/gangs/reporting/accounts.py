@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 
-from fluence_extender.gangs.membership.gang import NOTHING_FORETOLD, Gang, Member, run_of
+from fluence_extender.gangs.membership.gang import NO_RESERVED_STARTS, Gang, Member, run_of
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import NO_QUEUE_NAME, QueueAdmission
 from fluence_extender.model.accounting import AccountSink, HeldAmount, PodAccount, WorkOutcome
@@ -107,7 +107,7 @@ class PodAccounts:
         self._runs.pop(key, None)
         gang = self._registry.gangs.get(key)
         if gang is not None:
-            gang.foretold = NOTHING_FORETOLD
+            gang.reserved_starts = NO_RESERVED_STARTS
 
     def _beginning_of(self, gang: Gang, member: Member) -> PodAccount:
         pod, key = member.pod, gang.key
@@ -127,8 +127,8 @@ class PodAccounts:
             submitted=int(min(filter(None, (gang.created[0], pod.created)), default=self._clock())),
             started=int(self._clock()),
             amounts=_amounts(member),
-            promised=gang.foretold.first,
-            moves=gang.foretold.moves,
+            promised=gang.reserved_starts.first,
+            moves=gang.reserved_starts.moves,
         )
 
     def _owner(self, gang: Gang) -> tuple[str, str]:
@@ -164,7 +164,7 @@ def run_key(gang: Gang) -> str:
 
 
 def _started(pod: Pod) -> bool:
-    return bool(pod.node) and not pod.foreseen
+    return bool(pod.node) and not pod.expected
 
 
 def _amounts(member: Member) -> tuple[HeldAmount, ...]:

@@ -93,7 +93,7 @@ def report_pod(gang: Gang, reason: Reason, member: Member) -> ReportPod:
 def _may_be_told(member: Member) -> bool:
     """Return whether the condition of the member's pod is ours to write."""
     pod = member.pod
-    return bool(pod.gates or pod.direct) and not pod.foreseen
+    return bool(pod.gates or pod.direct) and not pod.expected
 
 
 def _untold(gang: Gang, now: float, limits: Limits) -> list[ReportPod]:
@@ -111,7 +111,7 @@ def _untold(gang: Gang, now: float, limits: Limits) -> list[ReportPod]:
     )
     reports = []
     for member in untold:
-        if member.alive and not (member.bound or member.pod.foreseen):
+        if member.alive and not (member.bound or member.pod.expected):
             member.told_at = now
             reports.append(ReportPod(member.pod, message, gang.asks_since, gang.met))
     return reports
@@ -175,9 +175,9 @@ def _subjects(pods: Sequence[Pod], limits: Limits) -> list[Regarding]:
     abouts: dict[Regarding, None] = {}
     for some in owned.values():
         first = some[0]
-        if len(some) > 1 or first.foreseen:
+        if len(some) > 1 or first.expected:
             abouts[owner_or_pod(first)] = None
-        if not first.foreseen:
+        if not first.expected:
             abouts[Regarding("v1", "Pod", first.namespace, first.name, first.uid)] = None
     return list(abouts)[: limits.announced_members]
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from fluence_extender.gangs.execution.actions import NoteJob, ReportJob
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.parents import OWNERS
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.membership.workloads import owning
 from fluence_extender.gangs.reporting.remarks import RemarkReports
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -87,9 +87,8 @@ class JobReports:
         """Iterate over the workloads that own the gang's members, if the service may resume their kinds."""
         owners = {one.pod.owner for one in gang.alive() if one.pod.owner is not None}
         for owner in sorted(owners, key=lambda one: one.name):
-            kind = OWNERS.get(owner.kind)
-            workload = self._registry.workloads.find(kind, gang.key.namespace, owner.name) if kind else None
-            if isinstance(workload, Resumable) and owner.uid == workload.uid:
+            workload = owning(owner, gang.key.namespace, self._registry.workloads)
+            if isinstance(workload, Resumable):
                 yield workload
 
     def _text(self, gangs: set[GangKey]) -> str:

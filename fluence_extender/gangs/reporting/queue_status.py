@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from fluence_extender.gangs.execution.actions import Report, ReportQueue, ReportReservation
 from fluence_extender.gangs.queue.book import QueueBook
-from fluence_extender.gangs.queue.operators import covered
+from fluence_extender.gangs.queue.closed_nodes import covered
 from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import first_few, format_time, natural_order

@@ -8,9 +8,9 @@ from datetime import datetime
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
+from fluence_extender.gangs.queue.closed_nodes import covered
 from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.gangs.queue.fair_shares import ASIDE
-from fluence_extender.gangs.queue.operators import covered
 from fluence_extender.http.state.gangs import gang_label, list_key
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.v1 import moment

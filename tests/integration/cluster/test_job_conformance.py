@@ -81,13 +81,13 @@ async def test_held_job_has_no_pods_and_no_end(lab: Lab, held: dict[str, Any]) -
 
 async def test_first_pod_is_foreseen_and_not_created(lab: Lab, held: dict[str, Any]) -> None:
     job = await lab.create_job(held)
-    (pod,) = await lab.cluster.foresee(job)
+    (pod,) = await lab.cluster.dry_run(job)
     assert (pod.ours, pod.node, pod.namespace) == (True, "", "default")
     assert (pod.requests["cpu"], pod.labels["app"], pod.annotations["note"]) == (100, "x", "y")
     assert pod.annotations[COMPLETION_INDEX] == "0"
     assert pod.owner == Owner("Job", job.name, job.uid)
     assert pod.created > 0
-    (again,) = await lab.cluster.foresee(job)
+    (again,) = await lab.cluster.dry_run(job)
     assert replace(again, uid=pod.uid) == pod
     assert await lab.pods_of(job) == []
 
@@ -104,11 +104,11 @@ async def test_resumed_job_has_its_nodes_and_gets_its_pods(lab: Lab, held: dict[
 
 async def test_real_pod_asks_for_what_was_foreseen(lab: Lab, held: dict[str, Any]) -> None:
     job = await settled(lab, await lab.create_job(held))
-    (foreseen,) = await lab.cluster.foresee(job)
+    (expected,) = await lab.cluster.dry_run(job)
     await lab.cluster.resume(job, ())
     await pod_count(lab, job, 2)
     real = next(pod for pod in await lab.pods_of(job) if pod.annotations[COMPLETION_INDEX] == "0")
-    same = replace(foreseen, name=real.name, uid=real.uid, created=real.created)
+    same = replace(expected, name=real.name, uid=real.uid, created=real.created)
     assert replace(same, resource_version=real.resource_version) == real
 
 
@@ -134,7 +134,7 @@ async def test_deleted_job_and_its_namesake_are_neither_resumed_nor_held(
             await asyncio.sleep(0.05)
     for _ in range(2):
         for attempt in (
-            lab.cluster.foresee(job),
+            lab.cluster.dry_run(job),
             lab.cluster.resume(job, NODES),
             lab.cluster.hold_job(job, SINCE),
         ):

@@ -74,7 +74,7 @@ CALLS = {
     ("", "pods", "watch"),
     ("batch", "jobs", "list"),
     ("batch", "jobs", "watch"),
-    ("batch", "jobs", "get"),  # before a suspended Job's pods are foreseen, and after an uncertain answer
+    ("batch", "jobs", "get"),  # before a suspended Job's pods are expected, and after an uncertain answer
     ("batch", "jobs", "patch"),  # resume a Job that admission has suspended, or suspend it again
     *(
         (group, resource, verb)  # the same for what operators run
@@ -89,7 +89,7 @@ CALLS = {
     ),
     ("", "pods", "get"),  # read back after an uncertain answer
     ("", "pods", "patch"),  # remove the gate
-    ("", "pods", "create"),  # foresee a suspended Job's pods, as a dry run
+    ("", "pods", "create"),  # expect a suspended Job's pods, as a dry run
     ("", "pods/status", "patch"),  # nominate
     ("", "pods/binding", "create"),
     ("", "pods/eviction", "create"),

@@ -11,7 +11,7 @@ from sqlalchemy import URL, Connection
 
 from fluence_extender.accounting import store
 from fluence_extender.accounting.address import open_engine, parse_address
-from fluence_extender.accounting.writer import AccountWriter, WriterFigures
+from fluence_extender.accounting.writer import AccountWriter, Pauses, WriterFigures
 from tests.unit.accounting.postgresql import PostgresServer
 
 MakeWriter = Callable[..., AccountWriter]
@@ -75,7 +75,7 @@ def writer(told: Told) -> Iterator[MakeWriter]:
     made: list[AccountWriter] = []
 
     def make(url: URL, **options: object) -> AccountWriter:
-        settings = {"figures": told.figures(), "gather": 0.0, "retry": 0.05, **options}
+        settings = {"figures": told.figures(), "pauses": Pauses(0.0, 0.05), **options}
         made.append(AccountWriter(url, **settings))  # type: ignore[arg-type]
         return made[-1]
 

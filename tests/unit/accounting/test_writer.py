@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from fluence_extender.accounting.address import open_engine, parse_address
 from fluence_extender.accounting.reader import DatabaseReader
+from fluence_extender.accounting.writer import Pauses
 from fluence_extender.model.accounting import AccountUnavailable, Grouping, RunQuestion
 from tests.unit.accounting.accounts import ALL, HOUR, NOON, pod
 from tests.unit.accounting.conftest import MakeWriter, Told, until
@@ -87,7 +88,7 @@ def test_full_spool_loses_the_oldest_and_counts_them(tmp_path: Path, writer: Mak
 
 
 def test_end_of_the_process_writes_what_is_left(database: URL, writer: MakeWriter) -> None:
-    one = writer(database, gather=30.0)
+    one = writer(database, pauses=Pauses(30.0))
     one.begin(frozenset())
     one.record(pod("a"))
     one.close()
@@ -146,7 +147,7 @@ def test_full_disk_is_reported_and_written_once_there_is_room(tmp_path: Path) ->
 CHILD = """
 import ctypes, os, re, resource, signal, sys, time
 from fluence_extender.accounting.address import parse_address
-from fluence_extender.accounting.writer import AccountWriter
+from fluence_extender.accounting.writer import AccountWriter, Pauses
 from tests.unit.accounting.accounts import pod
 from tests.unit.accounting.conftest import Told, until
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -158,7 +159,7 @@ if os.getuid() == 0:
     assert ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), nothing) == 0
 told = Told()
 {limit}
-writer = AccountWriter(parse_address(folder + "/history.db"), figures=told.figures(), gather=0.0, retry=0.05)
+writer = AccountWriter(parse_address(folder + "/history.db"), figures=told.figures(), pauses=Pauses(0.0, 0.05))
 writer.begin(frozenset())
 began = time.monotonic()
 writer.record(pod("a"))
@@ -252,9 +253,9 @@ def test_writer_that_is_killed_lets_another_one_write(server: PostgresServer, wr
     url = parse_address(server.database())
     code = (
         "import sys, time; from fluence_extender.accounting.address import parse_address; "
-        "from fluence_extender.accounting.writer import AccountWriter; "
+        "from fluence_extender.accounting.writer import AccountWriter, Pauses; "
         "from tests.unit.accounting.accounts import pod; from tests.unit.accounting.conftest import until; "
-        "w = AccountWriter(parse_address(sys.argv[1]), gather=0.0); w.begin(frozenset()); w.record(pod('a')); "
+        "w = AccountWriter(parse_address(sys.argv[1]), pauses=Pauses(0.0)); w.begin(frozenset()); w.record(pod('a')); "
         "until(w.idle); print('written', flush=True); time.sleep(60)"
     )
     address = url.render_as_string(hide_password=False)

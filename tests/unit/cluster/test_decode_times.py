@@ -239,7 +239,7 @@ def test_pods_of_a_ray_cluster_are_looked_at_again_when_its_ray_job_is_seen() ->
     workloads = WorkloadIndex()
     cluster = RayCluster("d", "w-x7k2p", "c", gang=True, made_of="w")
     workloads.put(cluster)
-    workloads.membership(Pod("d", "p", "u", labels={RAY_CLUSTER: "w-x7k2p", RAY_NODE: "yes"}))
+    workloads.add_pod(Pod("d", "p", "u", labels={RAY_CLUSTER: "w-x7k2p", RAY_NODE: "yes"}))
     stated = {"metadata": {"namespace": "d", "name": "w"}, "status": {"rayClusterName": "w-x7k2p"}}
     ray_job = decode_ray_job(json.dumps(stated).encode())
     assert workloads.put(ray_job) == ["u"]

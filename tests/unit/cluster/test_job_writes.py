@@ -18,7 +18,7 @@ from fluence_extender.cluster.errors import (
     Gone,
     Invalid,
     NotLeading,
-    Unforeseeable,
+    PodsUnknown,
 )
 from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.cluster.reads import try_pod
@@ -102,7 +102,7 @@ async def cluster(connection: Connection) -> Any:
 async def test_first_pod_is_tried_and_not_created(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[GET].append(answer(MANIFEST))
     server.scripts[POST].append(tried())
-    (pod,) = await cluster.foresee(JOB)
+    (pod,) = await cluster.dry_run(JOB)
     assert (pod.gates, pod.priority, pod.node, pod.ours) == ((GATE,), 7, "", True)
     assert pod.created == 1767323045.0
     assert server.requests == [("list", PATH, {}), ("POST", POST[1], {"dryRun": "All"})]
@@ -152,7 +152,7 @@ def test_first_pod_of_the_smallest_template() -> None:
 async def test_foreseen_pod_has_the_owner_of_the_trial(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[GET].append(answer(MANIFEST))
     server.scripts[POST].append(answer(first_pod(MANIFEST)))
-    (pod,) = await cluster.foresee(JOB)
+    (pod,) = await cluster.dry_run(JOB)
     assert pod.owner == Owner("Job", "j", "u1", "batch/v1")
 
 
@@ -163,14 +163,14 @@ async def test_refused_trial_keeps_the_words_of_the_api_server(
     server.scripts[GET].append(answer(MANIFEST))
     server.scripts[POST].append(refuse(status, "exceeded quota: team, requested: pods=1"))
     with pytest.raises(kind, match="exceeded quota: team"):
-        await cluster.foresee(JOB)
+        await cluster.dry_run(JOB)
 
 
 async def test_job_of_another_uid_is_not_foreseen(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[GET].extend([stored("u2"), refuse(404, "not found")])
     for _ in range(2):
         with pytest.raises(Gone):
-            await cluster.foresee(JOB)
+            await cluster.dry_run(JOB)
     assert [verb for verb, _, _ in server.requests] == ["list", "list"]
 
 
@@ -183,15 +183,15 @@ async def test_pod_that_is_not_ours_to_place_cannot_be_foreseen(
 ) -> None:
     server.scripts[GET].append(answer(MANIFEST))
     server.scripts[POST].append(tried(**spec))
-    with pytest.raises(Unforeseeable, match=why):
-        await cluster.foresee(JOB)
+    with pytest.raises(PodsUnknown, match=why):
+        await cluster.dry_run(JOB)
 
 
 async def test_webhook_that_allows_no_trial_is_named(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[GET].append(answer(MANIFEST))
     server.scripts[POST].append(refuse(400, 'admission webhook "a.b.c" does not support dry run'))
-    with pytest.raises(Unforeseeable, match=r"a\.b\.c"):
-        await cluster.foresee(JOB)
+    with pytest.raises(PodsUnknown, match=r"a\.b\.c"):
+        await cluster.dry_run(JOB)
 
 
 async def test_resumption_is_one_patch_of_the_observed_version(
@@ -357,7 +357,7 @@ async def test_one_pod_of_each_group_of_a_ray_cluster_is_tried(
 ) -> None:
     server.scripts["GET", RAY_PATH].append(answer(of_operator(RAY_SPEC)))
     server.scripts[POST].extend([tried(), tried()])
-    assert len(await cluster.foresee(RAY)) == len(RAY.groups)
+    assert len(await cluster.dry_run(RAY)) == len(RAY.groups)
     head, worker = server.bodies
     assert [one["metadata"]["labels"]["ray.io/group"] for one in (head, worker)] == ["headgroup", "gpus"]
     assert [one["metadata"]["labels"]["ray.io/node-type"] for one in (head, worker)] == ["head", "worker"]
@@ -374,8 +374,8 @@ async def test_one_worker_and_the_launcher_of_an_mpi_job_are_tried(
     last = {**MPI_SPEC, "launcherCreationPolicy": "WaitForWorkersReady"}
     server.scripts["GET", MPI_PATH].extend([answer(of_operator(MPI_SPEC)), answer(of_operator(last))])
     server.scripts[POST].extend([tried()] * 3)
-    assert len(await cluster.foresee(MPI)) == len(MPI.groups)
-    assert len(await cluster.foresee(MPI)) == 1
+    assert len(await cluster.dry_run(MPI)) == len(MPI.groups)
+    assert len(await cluster.dry_run(MPI)) == 1
     role = "training.kubeflow.org/job-role"
     assert [one["metadata"]["labels"][role] for one in server.bodies] == ["worker", "launcher", "worker"]
     assert {one["spec"]["restartPolicy"] for one in server.bodies} == {"Never"}
@@ -386,7 +386,7 @@ async def test_workload_whose_spec_has_changed_is_foreseen_later(
 ) -> None:
     server.scripts["GET", RAY_PATH].append(answer(of_operator(RAY_SPEC, generation=4)))
     with pytest.raises(Conflict):
-        await cluster.foresee(RAY)
+        await cluster.dry_run(RAY)
     assert not server.bodies
 
 
@@ -399,8 +399,8 @@ async def test_pods_of_a_spec_that_is_nested_too_deep_cannot_be_foreseen(
         return web.Response(text=text, content_type="application/json")
 
     server.scripts["GET", RAY_PATH].append(handler)
-    with pytest.raises(Unforeseeable):
-        await cluster.foresee(RAY)
+    with pytest.raises(PodsUnknown):
+        await cluster.dry_run(RAY)
 
 
 @pytest.mark.parametrize("spec", [{}, {"headGroupSpec": {}}, {"headGroupSpec": {"template": {}}}])
@@ -408,8 +408,8 @@ async def test_pods_of_an_odd_spec_cannot_be_foreseen(
     server: FakeApiServer, cluster: ApiCluster, spec: dict[str, Any]
 ) -> None:
     server.scripts["GET", RAY_PATH].append(answer(of_operator(spec)))
-    with pytest.raises(Unforeseeable):
-        await cluster.foresee(RAY)
+    with pytest.raises(PodsUnknown):
+        await cluster.dry_run(RAY)
 
 
 @pytest.mark.parametrize(
@@ -455,6 +455,6 @@ async def test_field_that_does_not_exist_is_refused_in_the_words_of_the_api_serv
     server.scripts[POST].append(refuse(400, words))
     with pytest.raises(ClusterError) as raised:
         await try_pod(connection, first_pod(MANIFEST), "try it", strict=True)
-    assert not isinstance(raised.value, Unforeseeable)
+    assert not isinstance(raised.value, PodsUnknown)
     assert raised.value.words == words
     assert server.requests == [("POST", POST[1], {"dryRun": "All", "fieldValidation": "Strict"})]

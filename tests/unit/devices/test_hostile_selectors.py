@@ -16,7 +16,7 @@ from fluence_extender.devices.evaluation import Evaluations
 from fluence_extender.devices.judge import MOST_COSTLY, Judge
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
-from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import DeviceClass, NodeDevice, ResourceClaimTemplate, ResourceSlice
 from fluence_extender.model.names import GATE
@@ -61,7 +61,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.judge = Judge()
-        self.controller = Controller(EMBEDDED.ledger(), judge=self.judge)
+        self.controller = Controller(EMBEDDED.ledger(), ports=Ports(judge=self.judge))
         self.evaluations = Evaluations()
         self.put(Kind.NODE, node("n0"))
         self.put(Kind.DEVICE_CLASS, DeviceClass("gpus", (f'device.driver == "{DRIVER}"',)))

@@ -22,7 +22,7 @@ def index(*known: Workload, unserved: Iterable[type[Workload]] = ()) -> Workload
     for one in known:
         made.put(one)
     for kind in unserved:
-        made.replace(kind, (), served=False)
+        made.set_served(kind, served=False)
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -183,39 +183,38 @@ def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -
     assert pod.uid not in w.ledger.holdings
 
 
-def test_nomination_that_is_not_taken_back_is_found_at_the_second_audit(world: MakeWorld) -> None:
+def test_nomination_without_a_place_is_taken_back_as_often_as_somebody_writes_it(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     (pod,) = gang(w, "g", 9000)
     w.advance(1)
-    auditor = Auditor(w.controller, lambda _: None)
-    # The write that takes it back is accepted and has no effect: as if somebody nominated the pod again at once.
-    w.cluster.nominate = ignored  # type: ignore[method-assign]
+    for _ in range(3):
+        w.change(pod, nominated="n0")
+        w.advance(1)
+        assert w.now(pod).nominated == ""
+    assert w.run(w.auditor.audit()) == []
+
+
+def test_nomination_whose_clearing_fails_is_taken_back_later(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    (pod,) = gang(w, "g", 9000)
+    w.advance(1)
+    w.cluster.fail("nominate", times=2)
     w.change(pod, nominated="n0")
     w.advance(1)
-    assert _member(w, pod).clearing
-    assert w.run(auditor.audit()) == []
-    found = w.run(auditor.audit())
-    assert [drift.kind for drift in found] == [DriftKind.NOMINATION_UNPLANNED]
-    del w.cluster.nominate
-    w.driver.wake()
-    w.advance(1)
+    assert w.now(pod).nominated == "n0"
+    w.advance(3)
     assert w.now(pod).nominated == ""
-    assert w.run(auditor.audit()) == w.run(auditor.audit()) == []
-
-
-async def ignored(pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
-    """A nomination that comes to nothing."""
 
 
 def test_standby_leaves_nominations_alone(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     (pod,) = gang(w, "g", 9000)
-    w.cluster.nominate = ignored  # type: ignore[method-assign]
-    w.change(pod, nominated="n0")
     w.advance(1)
     w.controller.leading = False
-    auditor = Auditor(w.controller, lambda _: None)
-    assert w.run(auditor.audit()) == w.run(auditor.audit()) == []
+    w.controller.stand_down("another replica leads")
+    w.change(pod, nominated="n0")
+    w.advance(70)
+    assert w.now(pod).nominated == "n0"
 
 
 # What the watch has missed.

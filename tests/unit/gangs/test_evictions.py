@@ -128,7 +128,7 @@ def test_victim_whose_eviction_is_refused_for_too_long_is_replaced_by_another(wo
     high = gang(w, "high", 3000, priority=10)
     w.advance(4)
     assert terminating(w, guarded, other) == [False, False]
-    w.advance(w.limits.barred_for + 6)
+    w.advance(w.limits.excluded_for + 6)
     assert terminating(w, guarded, other) == [False, True]
     w.cluster.reap()
     w.advance(4)

@@ -30,9 +30,29 @@ def test_reason_says_what_the_api_server_has_against_the_binding(world: MakeWorl
     assert f"gang default/g: {TEXT}" in w.told()
     assert gang_shape(w.gang("g"), EVERYTHING).why == "CannotBind"
     w.cluster._failures.clear()
-    w.advance(10)
+    # Meanwhile the pauses of direct pods have grown to a minute.
+    w.advance(65 if direct else 10)
     assert all(w.nodes_of(*pods))
     assert (w.gang("g").state, w.gang("g").reason) == (GangState.BOUND, None)
+
+
+def test_pod_whose_binding_is_refused_for_a_moment_is_bound_seconds_later(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.fail("bind", NO, times=8)
+    pods = gang(w, "g", 500, 500)
+    w.advance(12)
+    assert all(w.nodes_of(*pods))
+
+
+def test_pauses_between_bindings_that_are_refused_grow_to_a_minute(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.fail("bind", NO, times=10_000)
+    gang(w, "g", 500)
+    w.advance(400)
+    before = sum(verb == "bind" for verb, _ in w.cluster.calls)
+    w.advance(240)
+    after = sum(verb == "bind" for verb, _ in w.cluster.calls)
+    assert after - before <= 5 * 5
 
 
 def test_errors_of_other_attempts_are_not_taken_for_failed_bindings(world: MakeWorld) -> None:

@@ -35,7 +35,7 @@ class Lead:
     why_not = "the lease is held by another"
 
 
-def nominate(cluster: Cluster) -> Awaitable[None]:
+def nominate(cluster: Cluster) -> Awaitable[int]:
     return cluster.nominate(POD, "n1")
 
 

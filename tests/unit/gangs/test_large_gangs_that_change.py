@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.planning.decisions import Decided
 from fluence_extender.gangs.planning.one_pass import Pass
+from fluence_extender.gangs.planning.view import View, Views
 from fluence_extender.model.gang import GangState
 from fluence_extender.queueing.order import Rank
 from tests.core.values import node
@@ -56,6 +58,35 @@ def test_members_that_change_are_looked_at_at_a_pace(world: MakeWorld, looked_at
             assert w.gang(f"other{step}").state is not GangState.WAITING
     most = large_gangs.LOOKED_AT_FIRST + MEMBERS + large_gangs.LOOKED_AT_A_SECOND * 12
     assert MEMBERS <= sum(looked_at) <= most
+
+
+def test_gang_that_is_put_off_is_not_copied_for_each_pass(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[int] = []
+    take, copy = Views.take, Gang.copy
+
+    def counting(gang: Gang) -> Gang:
+        copied.append(len(gang.members))
+        return copy(gang)
+
+    def taken(self: Views, *args: Any) -> View:
+        with monkeypatch.context() as patch:
+            patch.setattr(Gang, "copy", counting)
+            return take(self, *args)
+
+    w = world(node("n0", cpu=8000, gib=100))
+    pods = gang(w, "large", *[9000] * MEMBERS)
+    w.advance(5)
+    monkeypatch.setattr(Views, "take", taken)
+    for step in range(100):
+        w.change(pods[step], annotations={**pods[step].annotations, "note": str(step)})
+        gang(w, f"other{step}", 1)
+        w.advance(0.05)
+    assert w.gang("other99").state is not GangState.WAITING
+    # 5 s pass, and a look takes 0.6 s of the namespace's time.
+    assert copied.count(1) >= 50
+    assert copied.count(MEMBERS) <= 20
 
 
 def test_what_changes_last_is_looked_at_in_the_end(world: MakeWorld) -> None:

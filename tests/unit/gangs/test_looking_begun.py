@@ -8,7 +8,6 @@ from typing import TypedDict
 import pytest
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.gangs.leadership.replay import steered_node
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
@@ -251,7 +250,7 @@ STEERED = Pod(
         (STEERED, "n0"),
         (replace(STEERED, gates=(GATE,)), ""),
         (replace(STEERED, scheduler=DIRECT_SCHEDULER_NAME), ""),
-        (replace(STEERED, scheduler=DIRECT_SCHEDULER_NAME, foreseen=True), "n0"),
+        (replace(STEERED, scheduler=DIRECT_SCHEDULER_NAME, expected=True), "n0"),
         (replace(STEERED, labels={GROUP_LABEL: "other"}), ""),
         (replace(STEERED, labels={COSCHEDULING_GROUP: "big"}), ""),
         (replace(STEERED, annotations={}), "n0"),
@@ -261,7 +260,7 @@ def test_pod_is_steered_with_the_gang_that_it_was_placed_with_and_no_other(
     world: MakeWorld, pod: Pod, steered: str
 ) -> None:
     w = world()
-    assert steered_node(w.controller.registry.put_pod(pod)) == steered
+    assert w.controller.registry.put_pod(pod).steered_to == steered
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_job_waits_until_the_quota_has_room_for_all_its_pods(world: MakeWorld) -
     w = world(node("n0", cpu=8000))
     allow(w, 3)
     job = w.jobs.submit("a", 4, charge=POD)
-    w.advance(GROWING.unborn + 60)
+    w.advance(GROWING.uncreated + 60)
     assert suspended(w, job) == [True]
     assert held_places(w) == 0
     assert reason(w, "a") == "OverQuota: over quota: ResourceQuota team has no room for all its pods (pods)"

@@ -23,18 +23,18 @@ EVENTS = 100
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often members of gangs are listed, and bars are looked for."""
     found: Counter[str] = Counter()
-    pending, without_bar = Gang.pending, Refusals.without_bar
+    pending, admitting = Gang.pending, Refusals.admitting
 
     def counted_pending(gang: Gang) -> object:
         found["gangs"] += 1
         return pending(gang)
 
-    def counted_without_bar(refusals: Refusals, name: str) -> Refusals:
+    def counted_admitting(refusals: Refusals, name: str) -> Refusals:
         found["bars"] += 1
-        return without_bar(refusals, name)
+        return admitting(refusals, name)
 
     monkeypatch.setattr(Gang, "pending", counted_pending)
-    monkeypatch.setattr(Refusals, "without_bar", counted_without_bar)
+    monkeypatch.setattr(Refusals, "admitting", counted_admitting)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which pods fit on a node that may come, by the nodes that are there, were there, or are stated."""
+"""Which pods fit on a node that may come, by the nodes that are there or are stated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.lifecycle.node_sizes import NodeSizes
+from fluence_extender.gangs.lifecycle.growth import may_come
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.room.capacity import CapacityTable, NodeCapacity
 
@@ -37,34 +37,25 @@ CPU, GPU = Resources({"cpu": 64, "pods": 100}), Resources({"cpu": 8, "gpu": 4, "
 def test_pod_has_to_fit_on_one_node_but_for_resources_that_no_node_has(
     asked: dict[str, int], possible: bool
 ) -> None:
-    there = NodeSizes(NOTHING)
-    assert there.may_come([Resources(asked)], table(CPU, GPU)) is possible
-    gone = NodeSizes(NOTHING)
-    gone.add(CPU)
-    gone.add(GPU)
-    assert gone.may_come([Resources(asked)], table()) is possible
+    assert may_come([Resources(asked)], NOTHING, table(CPU, GPU)) is possible
+    assert may_come([Resources(asked)], NOTHING, table())
 
 
 def test_stated_node_has_as_much_as_any_other_of_what_it_does_not_name() -> None:
-    sizes = NodeSizes(Resources({"cpu": 96}))
-    assert sizes.may_come([Resources({"cpu": 96, "pods": 1, "gpu": 4})], table(CPU, GPU))
-    assert not sizes.may_come([Resources({"cpu": 96, "gpu": 5})], table(CPU, GPU))
-    assert not sizes.may_come([Resources({"cpu": 97})], table(CPU, GPU))
+    stated = Resources({"cpu": 96})
+    assert may_come([Resources({"cpu": 96, "pods": 1, "gpu": 4})], stated, table(CPU, GPU))
+    assert not may_come([Resources({"cpu": 96, "gpu": 5})], stated, table(CPU, GPU))
+    assert not may_come([Resources({"cpu": 97})], stated, table(CPU, GPU))
+    assert not may_come([Resources({"cpu": 97})], stated, table())
 
 
-@given(SIZES, SIZES)
-def test_what_fitted_on_a_node_that_is_gone_may_come_again(
-    there: list[tuple[int, int]], gone: list[tuple[int, int]]
-) -> None:
-    sizes = NodeSizes(NOTHING)
-    for cpu, gpu in gone:
-        sizes.add(Resources({"cpu": cpu, "gpu": gpu}))
-    every = [*there, *gone]
+@given(SIZES)
+def test_what_fits_on_a_node_that_is_there_may_come_again(there: list[tuple[int, int]]) -> None:
     now = table(*(Resources({"cpu": cpu, "gpu": gpu}) for cpu, gpu in there))
-    most = [max((one[at] for one in every), default=0) for at in (0, 1)]
+    most = [max((one[at] for one in there), default=0) for at in (0, 1)]
     for asked in product(range(5), repeat=2):
         counted = [amount if most[at] else 0 for at, amount in enumerate(asked)]
         fits = not any(counted) or any(
-            all(a <= b for a, b in zip(counted, one, strict=True)) for one in every
+            all(a <= b for a, b in zip(counted, one, strict=True)) for one in there
         )
-        assert sizes.may_come([Resources({"cpu": asked[0], "gpu": asked[1]})], now) is fits
+        assert may_come([Resources({"cpu": asked[0], "gpu": asked[1]})], NOTHING, now) is fits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fluence_extender.gangs.lifecycle.member_states import BOUND, Bound
 from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, behind, devices_held_for
@@ -18,8 +17,7 @@ from tests.unit.gangs.conftest import MakeWorld, gang
 def one(name: str, priority: int = 0, created: float = 0.0, begun: bool = False) -> Gang:
     member = pod(name, priority=priority, created=created)
     membership = alone(member)
-    state = (BOUND, Bound("n0")) if begun else ()
-    made = Member(member, membership, *state)
+    made = Member(member, membership, accepted="n0" if begun else "")
     made.promise = Promise(membership.key, 1)
     return Gang(membership.key, {member.uid: made})
 

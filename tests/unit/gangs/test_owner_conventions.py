@@ -339,7 +339,7 @@ def test_members_of_a_pod_group_that_are_disrupted_together_are_indivisible() ->
 
 
 def test_basic_pod_group_of_the_job_controller_changes_no_gang() -> None:
-    """Kubernetes 1.38 may make one for every Job; pods that are foreseen don't name it."""
+    """Kubernetes 1.38 may make one for every Job; pods that are expected don't name it."""
     kinds: tuple[tuple[Job, dict[str, str], dict[str, str]], ...] = (
         (Job("default", "j", "u", 4, 4, indexed=True), {}, {}),
         (Job("default", "j", "u", 4, 8), {}, {}),

@@ -21,8 +21,8 @@ def test_pod_takes_over_no_place_of_another_namespaces_job(world: MakeWorld) -> 
     w.jobs.quota = 0
     job = w.jobs.submit("a", 4)
     w.advance(1)
-    foreseen = {pod.uid for pod in w.controller.pods.values() if pod.foreseen}
-    assert len(foreseen) == 4
+    expected = {pod.uid for pod in w.controller.pods.values() if pod.expected}
+    assert len(expected) == 4
     forged = w.pod(
         "forged-0",
         namespace="hostile",
@@ -32,7 +32,7 @@ def test_pod_takes_over_no_place_of_another_namespaces_job(world: MakeWorld) -> 
         gates=(GATE,),
     )
     w.advance(0.2)
-    assert {pod.uid for pod in w.controller.pods.values() if pod.foreseen} == foreseen
+    assert {pod.uid for pod in w.controller.pods.values() if pod.expected} == expected
     assert not w.member(forged.uid).assignment
     registry = w.controller.registry
     assert {key.namespace for key in registry.gangs_of(job.namespace, job.uid)} == {job.namespace}

@@ -134,9 +134,9 @@ def test_overrun_delays_the_head_and_its_history_says_so(world: MakeWorld) -> No
     assert first < w.loop.time() < later
     told = [one.detail for one in w.gang("wide").history.entries if one.kind is HistoryKind.DELAYED]
     assert told == ["it is expected to start later"]
-    foretold = w.gang("wide").foretold
-    assert foretold.first == int(first)
-    assert foretold.moves
+    reserved_starts = w.gang("wide").reserved_starts
+    assert reserved_starts.first == int(first)
+    assert reserved_starts.moves
 
 
 def test_overrun_of_one_of_two_pods_moves_the_start_before_that_has_come(world: MakeWorld) -> None:

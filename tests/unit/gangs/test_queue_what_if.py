@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,20 +10,25 @@ import pytest
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
     DURATION_ANNOTATION,
+    GATE,
     GROUP_SIZE_ANNOTATION,
     HOLD_ANNOTATION,
     QUEUE_LABEL,
 )
+from fluence_extender.model.notation import format_time
 from fluence_extender.model.queue import (
     DEFAULT_QUEUE,
     NodeReservation,
     Queue,
     QueueLimits,
+    QueuePreemption,
+    Quota,
+    Reclaim,
     SchedulingOptions,
     Stop,
 )
 from fluence_extender.queueing.policy import PolicyName
-from tests.core.values import node
+from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 from tests.unit.gangs.test_queue_reservations import running, use
@@ -111,6 +117,52 @@ def test_prediction_is_what_happens(behind_a_head: World) -> None:
         assert bool(w.now(pod).node) is fits
 
 
+def test_gangs_of_one_question_keep_out_of_the_way_of_the_first_that_waits(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 1000)
+    wide, long, short = job("wide", 2, "3"), asked("long", "3", "2h"), asked("short", "3", "5m")
+    found = simulated(w, wide, long, short)
+    assert [one["why"] for one in found] == ["Busy", "BehindReservation", ""]
+    assert found[0]["earliestStart"] is not None
+    assert [one["why"] for one in simulated(w, long)] == [""]
+
+
+def test_each_gang_of_a_question_keeps_out_of_the_way_of_those_ahead_of_it_alone(
+    behind_a_head: World,
+) -> None:
+    urgent = asked("urgent", "2", "2h", priority=10)
+    found = simulated(behind_a_head, asked("long", "2", "2h"), urgent, asked("later", "2", "3h"))
+    assert [one["why"] for one in found] == ["BehindReservation", "", "BehindReservation"]
+
+
+def test_places_of_a_gang_that_goes_first_are_taken_for_those_behind_a_reservation(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    running(w, "runs", 3000, 1000)
+    gang(w, "wide", 3000, 3000, 3000, duration=100)
+    w.advance(1)
+    assert w.controller.queue.reservations()
+    found = simulated(
+        w, asked("urgent", "4", "2h", priority=10), asked("short", "4", "5m"), asked("more", "4", "5m")
+    )
+    assert [(one["fits"], one["why"]) for one in found] == [(True, ""), (True, ""), (False, "Busy")]
+
+
+def test_running_limit_holds_for_the_gangs_of_one_question_together(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.controller.queue.settings.put(Queue(DEFAULT_QUEUE, limits=QueueLimits(running=1)))
+    w.advance(1)
+    found = simulated(w, asked("first", "1"), asked("second", "1"))
+    assert [one["why"] for one in found] == ["", "Queued"]
+
+
+def test_earliest_start_is_beside_what_is_reserved_for_gangs_ahead(behind_a_head: World) -> None:
+    w = behind_a_head
+    (found,) = simulated(w, job("two", 2, "3"))
+    (kept,) = w.controller.queue.reservations()
+    assert kept.end is not None
+    assert found["earliestStart"] == format_time(datetime.fromtimestamp(kept.end, UTC))
+
+
 def test_nobody_overtakes_under_fcfs(behind_a_head: World) -> None:
     w = behind_a_head
     use(w, SchedulingOptions(policy=PolicyName.FCFS))
@@ -185,3 +237,22 @@ def test_nodes_of_a_reservation_are_no_place_for_others(world: MakeWorld) -> Non
     manifest = asked("upkeep", "1", "2h")
     manifest["metadata"]["labels"] = {QUEUE_LABEL: "upkeep"}
     assert answer(w, manifest) == (True, "")
+
+
+def test_what_a_queue_takes_back_is_named(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    back = QueuePreemption(Reclaim.BORROWED)
+    for name in ("owner", "borrower"):
+        w.controller.queue.settings.put(
+            Queue(name, quota=Quota(guaranteed={"cpu": 2000}), preemption=back, uid=name)
+        )
+    w.advance(1)
+    for number in range(2):
+        w.pod(f"pod-{number}", labels={QUEUE_LABEL: "borrower"}, requests=asks(2000, 1), gates=(GATE,))
+        w.advance(1)
+    manifest = asked("mine", "2")
+    manifest["metadata"]["labels"] = {QUEUE_LABEL: "owner"}
+    (found,) = simulated(w, manifest)
+    assert found["preemption"]["outcome"] == "Preempts"
+    (victim,) = found["preemption"]["victims"]
+    assert victim["gang"].startswith("default/pod-")

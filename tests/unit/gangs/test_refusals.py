@@ -37,17 +37,17 @@ def test_node_is_barred_after_two_attempts_with_some_time_between(times: list[fl
     refusals = before = Refusals()
     for now in times:
         before, refusals = refusals, refusals.counted("n0", now, LIMITS)
-    assert (refusals.barred is not before.barred) is barred
-    assert set(refusals.barred_nodes(times[-1])) == ({"n0"} if barred else set())
+    assert (refusals.excluded is not before.excluded) is barred
+    assert set(refusals.excluded_nodes(times[-1])) == ({"n0"} if barred else set())
 
 
 def test_bars_end() -> None:
-    refusals = Refusals(barred={"n0": 10.0, "n1": 20.0})
-    assert refusals.next_bar_ends(0.0) == 10.0
-    assert refusals.next_bar_ends(10.0) == 20.0
-    assert refusals.barred_nodes(10.0) == {"n1"}
-    assert refusals.barred_nodes(20.0) == frozenset()
-    assert refusals.next_bar_ends(20.0) == float("inf")
+    refusals = Refusals(excluded={"n0": 10.0, "n1": 20.0})
+    assert refusals.next_admission(0.0) == 10.0
+    assert refusals.next_admission(10.0) == 20.0
+    assert refusals.excluded_nodes(10.0) == {"n1"}
+    assert refusals.excluded_nodes(20.0) == frozenset()
+    assert refusals.next_admission(20.0) == float("inf")
 
 
 def test_refused_node_is_nominated_again_and_then_left(world: MakeWorld) -> None:
@@ -89,7 +89,7 @@ def test_only_node_is_tried_again_when_its_bar_ends(world: MakeWorld) -> None:
     fail(w, one)
     fail(w, one)
     assert w.now(one).nominated == ""
-    w.advance(w.limits.barred_for)
+    w.advance(w.limits.excluded_for)
     assert w.now(one).nominated == "n0"
 
 
@@ -106,7 +106,7 @@ def test_bar_ends_when_the_node_changes(world: MakeWorld) -> None:
 
 def test_gang_refused_over_and_over_rests_and_says_so(world: MakeWorld) -> None:
     nodes = [node(f"n{number}") for number in range(9)]
-    w = world(*nodes, scheduling=False, limits=Limits(replans=2, rest=50.0, barred_for=200.0))
+    w = world(*nodes, scheduling=False, limits=Limits(replans=2, back_off=50.0, excluded_for=200.0))
     one = gang(w, "g", 1000)[0]
     w.advance(1)
     for _ in range(6):
@@ -128,27 +128,27 @@ def test_gang_of_many_that_is_refused_gives_its_room_back_within_seconds(world: 
     later = gang(w, "later", *([1000] * 4))
     w.advance(1)
     began = w.loop.time()
-    while not w.gang("g").rest.refused:
+    while not w.gang("g").back_off.failures:
         fail(w, pods[0])
         assert w.loop.time() < began + 25
     assert not any(w.now(one).nominated for one in pods)
     assert "kube-scheduler's own filters refused a member" in str(w.gang("g").reason)
     assert all(w.now(one).nominated for one in later)
     # Next time it gets twice as long.
-    w.advance(w.gang("g").rest.until - w.loop.time() + 1)
+    w.advance(w.gang("g").back_off.until - w.loop.time() + 1)
     again = w.loop.time()
-    while w.gang("g").rest.refused < 2:
+    while w.gang("g").back_off.failures < 2:
         fail(w, pods[0])
     assert 25 < w.loop.time() - again < 45
 
 
 def assert_refused_and_moved(w: World, one: Pod) -> None:
-    """Refuse the pod on its node; its gang gets another place and doesn't rest."""
-    before = w.now(one).nominated
+    """Refuse the pod on its node; its gang gets another place and doesn't back off."""
+    before, failures = w.now(one).nominated, w.gang("g").back_off.failures
     assert before
     fail(w, one)
     fail(w, one)
-    assert not w.gang("g").rest.refused
+    assert w.gang("g").back_off.failures == failures
     assert w.now(one).nominated not in ("", before)
 
 
@@ -157,7 +157,7 @@ def test_time_without_places_does_not_count_as_time_in_which_they_were_refused(
     world: MakeWorld, stalls: bool
 ) -> None:
     nodes = node("n0"), node("n1"), node("n2")
-    w = world(*nodes, scheduling=False, limits=Limits(rest=50.0))
+    w = world(*nodes, scheduling=False, limits=Limits(back_off=50.0))
     one = gang(w, "g", 1000)[0]
     w.advance(1)
     fail(w, one)
@@ -166,9 +166,9 @@ def test_time_without_places_does_not_count_as_time_in_which_they_were_refused(
     if stalls:
         w.change(one, refusal="persistentvolumeclaim not found")
         w.advance(w.limits.unasked + 10)
-        assert w.gang("g").rest.stalled
+        assert w.gang("g").back_off.failures
         w.change(one, refusal="")
-        w.advance(w.gang("g").rest.until - w.loop.time() + 20)
+        w.advance(w.gang("g").back_off.until - w.loop.time() + 20)
     else:
         for each in nodes:
             w.change(each, unschedulable=True)
@@ -183,7 +183,7 @@ def test_time_without_places_does_not_count_as_time_in_which_they_were_refused(
 def test_time_in_which_a_member_is_missing_does_not_count_as_time_in_which_they_were_refused(
     world: MakeWorld,
 ) -> None:
-    w = world(node("n0"), node("n1"), node("n2"), scheduling=False, limits=Limits(rest=50.0))
+    w = world(node("n0"), node("n1"), node("n2"), scheduling=False, limits=Limits(back_off=50.0))
     stays, leaves = gang(w, "g", 400, 400)
     w.advance(1)
     fail(w, stays)
@@ -196,15 +196,15 @@ def test_time_in_which_a_member_is_missing_does_not_count_as_time_in_which_they_
     assert_refused_and_moved(w, stays)
 
 
-RESTING = Limits(replans=1, rest=50.0, barred_for=10.0, longest_refused_rest=150.0, unasked=10_000.0)
+RESTING = Limits(replans=1, back_off=50.0, excluded_for=10.0, longest_back_off=150.0, unasked=10_000.0)
 
 
 def refuse_until_it_rests(w: World, one: Pod) -> float:
     """Refuse the pod on every node until its gang rests; how long it is going to."""
-    before = w.gang("g").rest.refused
+    before = w.gang("g").back_off.failures
     for _ in range(40):
-        if w.gang("g").rest.refused > before:
-            return w.gang("g").rest.until - w.loop.time()
+        if w.gang("g").back_off.failures > before:
+            return w.gang("g").back_off.until - w.loop.time()
         fail(w, one)
     raise AssertionError("the gang doesn't rest")
 
@@ -239,7 +239,7 @@ def test_gang_that_was_bound_rests_briefly_again(world: MakeWorld) -> None:
     w.advance(refuse_until_it_rests(w, one) + 1)
     w.change(one, node=w.now(one).nominated, gates=())
     w.advance(1)
-    assert w.gang("g").rest.refused == 0
+    assert w.gang("g").back_off.failures == 0
 
 
 def test_nodes_that_come_and_go_do_not_make_a_gang_rest(world: MakeWorld) -> None:
@@ -258,7 +258,7 @@ def test_attempt_that_our_own_bind_refused_says_nothing_about_the_node(world: Ma
     # kube-scheduler doesn't try the second member for a while, so the first waits at the barrier in vain.
     w.change(first[1], gates=(GATE,))
     w.advance(20)
-    assert all(not member.refusals.barred for member in w.gang("g").members.values())
+    assert all(not member.refusals.excluded for member in w.gang("g").members.values())
     assert w.nodes_of(*first) == ["n0", "n0"]
 
 
@@ -301,7 +301,7 @@ def test_refused_member_joins_the_others_where_there_is_no_node_apart(world: Mak
 
 def test_resting_gang_names_the_filters_that_refused_it_last(world: MakeWorld) -> None:
     nodes = [node(f"n{number}") for number in range(9)]
-    w = world(*nodes, scheduling=False, limits=Limits(replans=2, rest=50.0, barred_for=200.0))
+    w = world(*nodes, scheduling=False, limits=Limits(replans=2, back_off=50.0, excluded_for=200.0))
     one = gang(w, "g", 1000)[0]
     w.advance(1)
     w.change(one, refusal="0/9 nodes are available: 9 node(s) had no available disk.")

@@ -18,8 +18,9 @@ INDEXED = {"batch.kubernetes.io/job-completion-index": "0"}
 
 
 def dirty(registry: Registry) -> set[str]:
-    names = {key.name for key in registry.dirty}
-    registry.dirty.clear()
+    names = set()
+    while registry.dirty:
+        names.add(registry.dirty.take().name)
     return names
 
 
@@ -117,6 +118,19 @@ def test_status_of_a_pod_group_touches_no_gang() -> None:
     assert registry.touched_groups == {("default", "g")}
 
 
+def test_pod_group_that_only_the_labels_of_a_job_name_touches_the_jobs_pods() -> None:
+    registry = Registry()
+    member = registry.put_pod(pod(owner=Owner("Job", "j", "uid")))
+    registry.put_workload(Job("default", "j", "uid", 2, labels=tuple(COSCHEDULED.items())))
+    assert member.membership.key.convention is Convention.COSCHEDULING
+    dirty(registry)
+    registry.replace_workloads(CoschedulingGroup, [CoschedulingGroup("default", "g", "u", 3)])
+    assert member.membership.size == 3
+    assert dirty(registry) == {"g"}
+    registry.put_workload(CoschedulingGroup("default", "g", "u", 4))
+    assert member.membership.size == 4
+
+
 def test_owner_that_turns_out_to_be_no_gang_sets_its_pods_free() -> None:
     registry = Registry()
     pods = [pod(f"p{number}", annotations=INDEXED, owner=Owner("Job", "j", "uid")) for number in range(2)]
@@ -147,20 +161,23 @@ def test_kind_that_is_served_after_all_is_waited_for() -> None:
 
 def test_pods_of_other_schedulers_that_name_a_gang_are_counted() -> None:
     registry = Registry()
-    member = registry.put_pod(pod(labels={GROUP_LABEL: "g"}))
+    gang = gang_of(registry, pod(labels={GROUP_LABEL: "g"}))
     dirty(registry)
     stranger = pod("s", labels={GROUP_LABEL: "g"}, scheduler="other")
     registry.put_foreign_pod(stranger)
     assert dirty(registry) == {"g"}
-    assert registry.foreign_pods.schedulers(member.membership.key) == {"other": 1}
+    assert registry.foreign_members(gang) == {"other": 1}
+    registry.put_foreign_pod(stranger)
+    assert not dirty(registry)
     registry.put_foreign_pod(replace(stranger, phase="Succeeded"))
-    assert not registry.foreign_pods.schedulers(member.membership.key)
+    assert dirty(registry) == {"g"}
+    assert not registry.foreign_members(gang)
     registry.put_foreign_pod(stranger)
     registry.put_foreign_pod(replace(stranger, labels={}))
-    assert not registry.foreign_pods.schedulers(member.membership.key)
+    assert not registry.foreign_members(gang)
     registry.put_foreign_pod(stranger)
     registry.drop_foreign_pod(stranger.uid)
-    assert not registry.foreign_pods.schedulers(member.membership.key)
+    assert not registry.foreign_members(gang)
 
 
 def pod_of_a_job(uid: str, index: str = "", namespace: str = "default") -> Pod:

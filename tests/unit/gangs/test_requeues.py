@@ -240,7 +240,7 @@ def test_jobs_that_are_not_ours_to_suspend_are_evicted(world: MakeWorld, job: Jo
 
 
 def owned(w: World, group: str, uid: str, count: int, name: str = "") -> list[Pod]:
-    """The pods of a Job that isn't placed at birth, and that all belong to one group."""
+    """The pods of a Job that isn't placed before its pods exist, and that all belong to one group."""
     return [
         w.pod(
             f"{name or group}-{number}",
@@ -391,7 +391,7 @@ def test_history_outlasts_a_plan_that_is_given_up_because_no_pod_came(world: Mak
         settle(w)
         w.jobs.quota = 0
         w.change(preemptor, phase="Succeeded")
-        w.advance(w.limits.unborn + 5)
+        w.advance(w.limits.uncreated + 5)
         w.cluster.reap()
         w.advance(5)
         w.jobs.quota = None

@@ -46,7 +46,7 @@ def test_gang_rests_longer_each_time(world: MakeWorld) -> None:
     for _ in range(600):
         w.advance(1)
         held += bool(w.ledger.holdings)
-    assert w.gang("lacks").rest.stalled >= 4
+    assert w.gang("lacks").back_off.failures >= 4
     assert held < 330
 
 
@@ -55,11 +55,11 @@ def test_gang_is_bound_soon_after_the_claim_appears(world: MakeWorld) -> None:
     w.scheduler.unclaimed.add("lacks-1")
     pods = gang(w, "lacks", 1000, 1000)
     w.advance(48)
-    w.gang("lacks").rest = replace(w.gang("lacks").rest, until=w.loop.time() + 500)
+    w.gang("lacks").back_off = replace(w.gang("lacks").back_off, until=w.loop.time() + 500)
     w.scheduler.claim_appears("lacks-1")
     w.advance(20)
     assert w.nodes_of(*pods) == ["n0", "n0"]
-    assert w.gang("lacks").rest.stalled == 0
+    assert w.gang("lacks").back_off.failures == 0
 
 
 def test_further_member_that_lacks_its_claim_gives_up_its_own_share_alone(world: MakeWorld) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import Kind
-from fluence_extender.gangs.lifecycle.refused_births import FIRST_PAUSE
+from fluence_extender.gangs.lifecycle.uncreated_pods import FIRST_PAUSE
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, SchedulingOptions
@@ -55,7 +55,7 @@ def test_one_trial_and_one_resumption_are_written_for_an_array(world: MakeWorld)
     w.jobs.submit_array("a", 4, 4)
     w.advance(2)
     verbs = [verb for verb, _ in w.cluster.calls]
-    assert (verbs.count("foresee"), verbs.count("resume")) == (1, 1)
+    assert (verbs.count("dry_run"), verbs.count("resume")) == (1, 1)
     check(w)
 
 
@@ -119,7 +119,7 @@ def test_room_of_a_resumed_array_is_held_until_its_pods_come(world: MakeWorld) -
     w.advance(2)
     assert not w.cluster.job(job).suspended
     other = w.jobs.submit_array("b", 1, 1)
-    w.advance(w.limits.unborn / 2)
+    w.advance(w.limits.uncreated / 2)
     assert w.cluster.job(other).suspended
     w.jobs.quota = None
     w.advance(2)

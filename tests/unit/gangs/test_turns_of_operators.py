@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.refused_births import FIRST_PAUSE
+from fluence_extender.gangs.lifecycle.uncreated_pods import FIRST_PAUSE
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (
@@ -91,7 +91,7 @@ def test_places_are_held_until_the_pods_come(world: MakeWorld) -> None:
     first = ray(w, "a", 1000, 1500, 2)
     w.advance(2)
     small = ray(w, "b", 500, 500, 1)
-    w.advance(w.limits.unborn / 2)
+    w.advance(w.limits.uncreated / 2)
     assert not resumed(w, small)
     pods = make_pods(w, first)
     w.advance(2)

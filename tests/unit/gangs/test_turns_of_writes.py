@@ -56,7 +56,7 @@ def test_reason_is_told_while_reports_of_another_namespace_hang(world: MakeWorld
 
 def test_job_is_placed_while_dry_runs_of_another_namespace_hang(world: MakeWorld) -> None:
     w = roomy(world)
-    w.cluster.hanging.add(("foresee", "crowd"))
+    w.cluster.hanging.add(("dry_run", "crowd"))
     for number in range(20):
         w.jobs.submit(f"c-{number}", 1, namespace="crowd")
     w.advance(3)

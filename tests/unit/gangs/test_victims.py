@@ -7,9 +7,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.preemption.victims import Victim, cost
+from fluence_extender.gangs.preemption.victims import Fits, Victim, choose, cost
 from fluence_extender.model.gang import Convention, GangKey
-from tests.core.choosing import Fits, choose
 
 PLENTY = 10_000
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.queueing.earliest import earliest, still_free
-from fluence_extender.queueing.entry import NEVER, Entry, Footprint, Running
+from fluence_extender.queueing.entry import NEVER, Entry, Footprint
 from fluence_extender.queueing.reservation import OperatorReservation, Reservation
 from fluence_extender.queueing.timeline import Timeline
 from tests.queueing.planner import FirstFit
-from tests.queueing.values import entry, places, room
+from tests.queueing.values import Running, entry, places, room, timeline_of
 
 ROWS = 3
 times = st.sampled_from([10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
@@ -44,7 +44,7 @@ def test_it_is_the_first_moment_at_which_the_entry_fits(
     duration: float,
 ) -> None:
     held = [Running(f"h{number}", at, end) for number, (at, end) in enumerate(running)]
-    timeline = Timeline.of(room(*[4] * ROWS), held)
+    timeline = timeline_of(room(*[4] * ROWS), held)
     for number, (at, start, length) in enumerate(later):
         timeline.reserve(Reservation(f"r{number}", at, start, start + length))
     reservations = [
@@ -81,7 +81,7 @@ def test_a_promise_that_can_be_kept_is_found_like_a_start_anew(
     over: int,
 ) -> None:
     held = [Running(f"h{number}", at, end) for number, (at, end) in enumerate(running)]
-    timeline = Timeline.of(room(*[4] * ROWS), held)
+    timeline = timeline_of(room(*[4] * ROWS), held)
     for number, (at, start, length) in enumerate(later):
         timeline.reserve(Reservation(f"r{number}", at, start, start + length))
     one, planner = entry("e", count, size, duration), FirstFit()
@@ -90,7 +90,7 @@ def test_a_promise_that_can_be_kept_is_found_like_a_start_anew(
         return
     promise = Reservation("e", found[1], found[0], found[0] + duration)
     kept_reservations = [one for one in timeline.reservations.values() if one.key != f"r{over}"]
-    timeline = Timeline.of(room(*[4] * ROWS), held[:over] + held[over + 1 :])
+    timeline = timeline_of(room(*[4] * ROWS), held[:over] + held[over + 1 :])
     for one_reserved in kept_reservations:
         timeline.reserve(one_reserved)
     assert still_free(promise, timeline)

@@ -3,68 +3,100 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
+from fluence_extender.cluster.budgets import Budget
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
-from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
-from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.gangs.membership.conventions.membership import Workloads
+from fluence_extender.gangs.preemption.preemptions import Preemption
 from fluence_extender.kinds.defaults import AdmissionObjects
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
-from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.plan import Planner
+from fluence_extender.room.holds import HoldKind
 from fluence_extender.room.ledger import Ledger
 from fluence_extender.whatif.manifests import SimulationRequest, read_question, requested_gangs
-from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.simulation import Simulation, SimulationResult
-from fluence_extender.whatif.snapshot import CopiedGangs, snapshot
 from fluence_extender.whatif.trials import try_templates
-from tests.core.engine import EMBEDDED
-from tests.core.planning import LedgerPlanner
+from tests.core.engine import CoreEngine
+from tests.core.planning import planner_for
+from tests.core.values import PodFields, classed
+from tests.core.world import World
+from tests.unit.gangs.conftest import world
+
+__all__ = ["NOW", "RACK", "Cluster", "job", "request_of", "sent", "world"]
 
 NOW = 1_000_000.0
 RACK = "example.com/rack"
 
 
+class EngineOfRacks(CoreEngine):
+    """The embedded engine in a cluster with racks."""
+
+    def ledger(
+        self, policy: str = "lonode", levels: Mapping[str, str] = MappingProxyType({"rack": RACK})
+    ) -> Ledger:
+        """Return an empty ledger."""
+        return super().ledger(policy, levels)
+
+
 class Cluster:
-    """A real ledger with running pods; ``ends`` holds by uid when some of them end."""
+    """A cluster with running pods, and the service.
+
+    Disruption ``budgets`` forbid evictions, None if they aren't known. By key, ``preemptors`` have the preemptions
+    under way, with the nodes that are held for each.
+    """
 
     def __init__(self, nodes: Sequence[Node], resources: str = "") -> None:
-        self.nodes = list(nodes)
-        self.ledger: Ledger = EMBEDDED.ledger(levels={"rack": RACK})
-        self.index = EligibilityIndex()
-        self.ends: dict[str, float] = {}
-        self.context = PreemptionContext()
+        devices = [ResourcesFile("test", resources)] if resources else []
+        self.world = World(*nodes, *devices, engine=EngineOfRacks("embedded"))
+        self.budgets: Sequence[Budget] | None = ()
+        self.preemptors: dict[GangKey, tuple[Preemption, set[str]]] = {}
         self.request = SimulationRequest([])
-        for one in self.nodes:
-            self.index.put(one)
-        self.ledger.load(self.nodes, parse_resources(resources))
 
     def run(self, pods: Iterable[Pod], until: float | None = None) -> None:
-        """Let pods of ours run; they end at ``until`` seconds from now."""
-        running = list(pods)
-        LedgerPlanner(self.ledger, self.index).plan([Demand(one) for one in running], running[0].name)
-        if until is not None:
-            self.ends.update({one.uid: NOW + until for one in running})
+        """Let pods run that nobody can preempt; they end at ``until`` seconds from now."""
+        ends: PodFields = {} if until is None else {"started": 1.0, "duration": NOW + until - 1.0}
+        for one in pods:
+            if one.devices:
+                self.world.cluster.put(classed(replace(one, **ends)))
+                self.world.advance(3)
+                self.world.change(one, phase="Running", **ends)
+                assert self.world.now(one).node
+            else:
+                (place,) = self._planner.plan(self.world.ledger.snapshot(), [Demand(one)])
+                fields: PodFields = {"requests": one.requests, "host_ports": one.host_ports, **ends}
+                self.world.foreign(place.node, one.name, **fields)
+            self.world.advance(1)
 
-    def run_gang(self, pods: Iterable[Pod], size: int = 0) -> None:
+    def run_gang(self, pods: Iterable[Pod], size: int = 0) -> list[Pod]:
         """Let a gang run that may become a victim; it is whole with ``size`` of its pods, 0 for all."""
         running = list(pods)
-        key = WorkloadIndex().membership(running[0]).key
-        places = LedgerPlanner(self.ledger, self.index).plan([Demand(one) for one in running], key)
-        whole = size or len(running)
-        membership = Membership(key, whole, "the test")
-        bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]
-        self.context.gangs.add(
-            key, whole, [(one, membership, at) for one, at in zip(bound, places, strict=True)]
-        )
+        whole = {GROUP_SIZE_ANNOTATION: str(size or len(running))}
+        running = [classed(replace(one, annotations=whole, deleting=False)) for one in running]
+        for one in running:
+            self.world.cluster.put(one)
+        self.world.advance(3)
+        for one in running:
+            assert self.world.now(one).node
+            self.world.change(one, phase="Running")
+        self.world.advance(1)
+        return running
+
+    @property
+    def _planner(self) -> Planner:
+        return planner_for(self.world.ledger, self.world.controller.eligibility)
 
     def ask(
         self,
@@ -72,23 +104,26 @@ class Cluster:
         patience: float = 10.0,
         classes: Sequence[Mapping[str, Any]] = (),
     ) -> list[SimulationResult]:
-        """Simulate, and check that the real ledger has not changed."""
+        """Simulate, and check that the cluster has not changed for the service."""
         before = self.state()
-        taken = snapshot(self.ledger, self.nodes, self.ends)
         self.request = request_of(manifests, there=classes)
-        context = replace(
-            self.context,
-            gangs=CopiedGangs(dict(self.context.gangs.gangs)),
-            preemptors=dict(self.context.preemptors),
-        )
-        results = Simulation(taken, self.request, NOW, self.ends, context, patience=patience).run()
+        controller = self.world.controller
+        view = replace(controller.view_aside(), calendar=NOW)
+        for key, (preemption, nodes) in self.preemptors.items():
+            view.preemption.preemptions[key] = preemption
+            view.room.held_nodes.hold(HoldKind.PREEMPTION, key, nodes)
+        simulation = Simulation(view, controller.new_memory(), self.request, {}, self.budgets, patience)
+        results = simulation.run()
         assert self.state() == before
         return results
 
     def state(self) -> object:
         """Return everything that a simulation must leave as it is."""
-        accounts = {name: (one.free, one.ports) for name, one in self.ledger.accounts.items()}
-        return dict(self.ledger.holdings), accounts, self.ledger.version
+        ledger, registry = self.world.ledger, self.world.controller.registry
+        accounts = {name: (one.free, one.ports) for name, one in ledger.accounts.items()}
+        usage = self.world.controller.queue.admission.usage
+        places = {key: usage.place(key) for key in registry.gangs}
+        return dict(ledger.holdings), accounts, ledger.version, registry.revision, places
 
 
 def request_of(
@@ -137,5 +172,15 @@ def sent(text: str) -> bytes:
 
 
 @pytest.fixture
-def cluster() -> type[Cluster]:
-    return Cluster
+def cluster() -> Iterator[type[Cluster]]:
+    """Make clusters, which are closed at the end."""
+    made: list[Cluster] = []
+
+    class Closed(Cluster):
+        def __init__(self, nodes: Sequence[Node], resources: str = "") -> None:
+            super().__init__(nodes, resources)
+            made.append(self)
+
+    yield Closed
+    for one in made:
+        one.world.close()

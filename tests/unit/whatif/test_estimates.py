@@ -1,72 +1,83 @@
-"""Estimated starts: each gang after the promises to the gangs before it, kept with the gang, and measured."""
+"""Estimated starts: each gang beside the reservations of the gangs before it, kept with the gang, and measured."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.gangs.queue.turns import ToTry
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.pod import Pod
-from fluence_extender.placement.demand import Demand
-from fluence_extender.queueing.entry import NEVER
+from fluence_extender.model.queue import SchedulingOptions
+from fluence_extender.queueing.policy import PolicyName
 from fluence_extender.whatif import estimates
-from fluence_extender.whatif.estimates import Estimates, Queued, estimate
-from fluence_extender.whatif.snapshot import snapshot
-from tests.core.values import PodFields, asks, node, pod
+from fluence_extender.whatif.estimates import Estimates, estimate
+from tests.core.values import PodFields, asks, node
 from tests.core.world import World
-from tests.unit.whatif.conftest import NOW, Cluster
+from tests.unit.gangs.conftest import MakeWorld, gang
+from tests.unit.gangs.test_queue_reservations import running, use
 
 
-def queued(name: str, pods: list[Pod], duration: float = NEVER) -> Queued:
-    key = GangKey("default", name, Convention.LABEL)
-    return Queued(key, tuple(Demand(one) for one in pods), (), duration)
+def starts(w: World) -> dict[str, float]:
+    """Return the estimates of all waiting gangs in seconds from the start of the first pod, by gang."""
+    before = dict(w.ledger.holdings), w.ledger.version, w.controller.queue.reservations()
+    view = w.controller.view_aside()
+    line = [ToTry(place.rank, place.gang.key) for place in w.controller.queue.turns.line]
+    found = estimate(replace(view, line=line), w.controller.new_memory())
+    assert before == (dict(w.ledger.holdings), w.ledger.version, w.controller.queue.reservations())
+    return {key.name: round(at - w.loop.time(), -1) for key, at in found.items()}
 
 
-def starts(there: Cluster, *queue: Queued) -> dict[str, float]:
-    """Return the estimates in seconds from now, by gang."""
-    taken = snapshot(there.ledger, there.nodes, there.ends)
-    before = there.state()
-    found = estimate(taken, there.ends, queue, NOW)
-    assert there.state() == before
-    return {key.name: at - NOW for key, at in found.items()}
-
-
-def test_each_gang_starts_after_the_promises_to_the_gangs_before_it(cluster: type[Cluster]) -> None:
-    there = cluster([node("n0"), node("n1")])
-    there.run([pod("a", 4000)], until=100)
-    there.run([pod("b", 4000)], until=300)
-    queue = [
-        queued("first", [pod("x", 4000)], 50),
-        queued("second", [pod("y", 4000)], 1000),
-        queued("third", [pod("z", 4000), pod("w", 4000)]),
-    ]
-    assert starts(there, *queue) == {"first": 100, "second": 150, "third": 1150}
-
-
-@pytest.mark.parametrize("duration", [NEVER, 9e17])
-def test_promise_without_an_end_that_is_a_date_holds_for_ever(
-    cluster: type[Cluster], duration: float
+@pytest.mark.parametrize("policy", [PolicyName.EASY, PolicyName.FCFS, PolicyName.CONSERVATIVE])
+def test_each_gang_starts_after_the_reservations_of_the_gangs_before_it(
+    world: MakeWorld, policy: PolicyName
 ) -> None:
-    there = cluster([node("n0")])
-    there.run([pod("a", 4000)], until=100)
-    first, second = queued("first", [pod("x", 4000)], duration), queued("second", [pod("y", 4000)])
-    assert starts(there, first, second) == {"first": 100}
+    w = world(node("n0"), node("n1"))
+    use(w, SchedulingOptions(policy=policy))
+    running(w, "a", 4000, 1000)
+    running(w, "b", 4000, 3000)
+    gang(w, "first", 4000, duration=500.0)
+    gang(w, "second", 4000, duration=10_000.0)
+    gang(w, "third", 4000, 4000)
+    w.advance(2)
+    assert starts(w) == {"first": 1000, "second": 1500, "third": 11_500}
 
 
-def test_there_is_no_estimate_where_the_known_ends_are_not_enough(cluster: type[Cluster]) -> None:
-    there = cluster([node("n0"), node("n1")])
-    there.run([pod("a", 4000)], until=100)
-    there.run([pod("b", 4000)])
-    assert starts(there, queued("wide", [pod("x", 4000), pod("y", 4000)])) == {}
+@pytest.mark.parametrize("duration", [None, 9e17])
+def test_gang_without_an_end_that_is_a_date_holds_its_places_for_ever(
+    world: MakeWorld, duration: float | None
+) -> None:
+    w = world(node("n0"))
+    running(w, "a", 4000, 1000)
+    gang(w, "first", 4000, duration=duration)
+    gang(w, "second", 4000)
+    w.advance(2)
+    assert starts(w) == {"first": 1000}
 
 
-def test_computation_that_takes_too_long_ends(cluster: type[Cluster]) -> None:
-    there = cluster([node("n0")])
-    there.run([pod("a", 4000)], until=100)
-    taken = snapshot(there.ledger, there.nodes, there.ends)
-    assert estimate(taken, there.ends, [queued("one", [pod("x", 4000)])], NOW, patience=-1.0) == {}
+def test_there_is_no_estimate_where_the_known_ends_are_not_enough(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "a", 4000, 1000)
+    running(w, "b", 4000, None)
+    gang(w, "wide", 4000, 4000)
+    w.advance(2)
+    assert starts(w) == {}
+
+
+def test_estimate_changes_nothing_while_a_pass_is_under_way(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    running(w, "a", 4000, 1000)
+    gang(w, "first", 4000, duration=500.0)
+    w.advance(2)
+    w.beside_takes = 4.0
+    (second,) = gang(w, "second", 1000, duration=100.0)
+    w.advance(1)
+    assert starts(w) == {"first": 1000, "second": 1500}
+    w.beside_takes = 0.0
+    w.advance(10)
+    assert w.gang("second").members.keys() == {second.uid}
+    assert starts(w) == {"first": 990, "second": 1490}
 
 
 PAIR: PodFields = {

@@ -11,12 +11,11 @@ from fluence_extender.apps.kubectl.simulate import answer_lines
 from fluence_extender.cluster.budgets import Budget, BudgetSpec, BudgetStatus
 from fluence_extender.cluster.decode.objects import Metadata
 from fluence_extender.cluster.decode.pod import LabelSelector
-from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
+from fluence_extender.gangs.preemption.preemptions import Preemption
 from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.room.holds import HoldKind
 from fluence_extender.whatif.preemption_preview import PreemptionOutcome, PreemptionPreview
 from fluence_extender.whatif.result_json import named_namespaces, results_as_json
 from fluence_extender.whatif.simulation import SimulationResult
@@ -164,7 +163,7 @@ def test_disruption_budgets_protect_gangs_and_are_named(cluster: type[Cluster]) 
     selector = BudgetSpec(LabelSelector({GROUP: "cheap"}))
     budget = Budget(Metadata("keep", "default"), selector, BudgetStatus(0))
     elsewhere = Budget(Metadata("all", "lab"), BudgetSpec(LabelSelector()), BudgetStatus(0))
-    there.context.budgets = [elsewhere, budget]
+    there.budgets = [elsewhere, budget]
     (answer,) = there.ask(high("one", 2, "2"), HIGH)
     assert preemption(answer).text == "would preempt 1 gang (1 pod): default/dear (1)"
     (answer,) = there.ask(high("two", 4, "2"), HIGH)
@@ -177,7 +176,7 @@ def test_disruption_budgets_protect_gangs_and_are_named(cluster: type[Cluster]) 
 def test_unknown_budgets_are_noted(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000))
-    there.context.budgets = None
+    there.budgets = None
     (answer,) = there.ask(high("one", 1, "2"), HIGH)
     assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
     assert there.request.notes == ["PodDisruptionBudgets are not known here: they may forbid the preemptions"]
@@ -197,10 +196,10 @@ def test_no_gang_is_a_victim_twice_in_one_simulation(cluster: type[Cluster]) -> 
 
 def test_capacity_of_departing_pods_is_counted(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
-    departing = low("departing", 1, 4000, deleting=True)
-    there.run_gang(departing)
+    (departing,) = there.run_gang(low("departing", 1, 4000))
     there.run_gang(low("low", 1, 4000))
-    there.context.departing = frozenset({departing[0].uid})
+    there.world.change(departing, deleting=True)
+    there.world.advance(0.5)
     (answer,) = there.ask(high("train", 1, "4"), HIGH)
     found = preemption(answer)
     assert (found.outcome, found.victims) == (PreemptionOutcome.WAITS, ())
@@ -222,13 +221,16 @@ def test_members_beyond_the_size_of_a_gang_do_not_preempt(cluster: type[Cluster]
     assert preemption(answer).outcome is PreemptionOutcome.SIZE_FITS
 
 
+def waits_for_qpu(key: GangKey) -> Preemption:
+    """Return a preemption under way for a gang that needs a qpu."""
+    order = newcomer(key, 500, (0.0, 0))
+    return Preemption(order=order, priority=500, device_types=frozenset({"qpu"}))
+
+
 def test_gang_that_could_preempt_a_preemptor_may_use_nodes_held_for_it(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     waiting = GangKey("lab", "waiting", Convention.LABEL)
-    there.ledger.held_nodes.hold(HoldKind.PREEMPTION, waiting, {"n0"})
-    there.context.preemptors[waiting] = PreemptorDemand(
-        order=newcomer(waiting, 500, (0.0, 0)), priority=500, device_types=frozenset({"qpu"})
-    )
+    there.preemptors[waiting] = waits_for_qpu(waiting), {"n0"}
     passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
     assert passing.fits
     assert behind.reason is not None
@@ -241,9 +243,7 @@ def test_gang_that_could_preempt_a_preemptor_may_use_nodes_held_for_it(cluster: 
 def test_gang_that_waits_for_held_devices_has_no_reductions(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")], DEVICES)
     waiting = GangKey("lab", "waiting", Convention.LABEL)
-    there.context.preemptors[waiting] = PreemptorDemand(
-        order=newcomer(waiting, 500, (0.0, 0)), priority=500, device_types=frozenset({"qpu"})
-    )
+    there.preemptors[waiting] = waits_for_qpu(waiting), set()
     (answer,) = there.ask(job("device", 2, "1", limits=QPU))
     assert answer.reason is not None
     assert answer.reason.full_text == "busy: qpu held for lab/waiting (priority 500)"
@@ -339,7 +339,6 @@ def test_many_equal_gangs_that_do_not_fit_get_one_result(cluster: type[Cluster])
     assert len(answers) == 40
     assert [one.gang for one in answers] == [f"default/j{number}" for number in range(40)]
     assert len(texts) == 1
-    there.context.departing = frozenset()
     assert replace(answers[20], gang="") == replace(answers[39], gang="")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.execution.threads import SWITCH_INTERVAL, short_switch_interval
+from fluence_extender.gangs.preemption.evictions import Departures
 from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, Quota
@@ -43,6 +44,11 @@ CLASSES = [
     for value in range(11)
 ]
 """The PriorityClasses of `high`."""
+
+
+def departures(w: World) -> Departures:
+    """What frees capacity in the world without further action."""
+    return w.controller.lifecycle.preemption.facts(w.ledger.snapshot(), lambda _: frozenset()).departures
 
 
 def simulated(world: World, *manifests: dict[str, Any]) -> list[Any]:
@@ -81,7 +87,7 @@ def test_the_leader_does_what_the_simulation_predicted(seed: int, worlds: list[W
     if result["fits"]:
         assert reason is None or not reason.text.startswith("preempting")
         return
-    preempting = w.controller.lifecycle.preemption.state().departing
+    preempting = departures(w).pods()
     assert len(preempting) == sum(one["pods"] for one in result["preemption"]["victims"])
     victims = {
         member.pod.labels[GROUP_LABEL]
@@ -132,6 +138,18 @@ def test_pod_groups_of_the_cluster_count(worlds: list[World]) -> None:
     assert result["reason"] == "waiting for members (1 of 2 exist)"
 
 
+def test_standby_answers_too(worlds: list[World]) -> None:
+    w = World(node("n0"), node("n1"))
+    worlds.append(w)
+    w.controller.stand_down("another replica leads")
+    gang(w, "low", 3000)
+    w.foreign("n1", "other", requests=asks(3000, 1))
+    w.advance(3)
+    (result,) = simulated(w, high("high", 1, "3", 5))
+    assert result["fits"]
+    assert [one["node"] for one in result["placement"]] == ["n0"]
+
+
 def test_gang_that_is_being_evicted_is_no_victim_again(worlds: list[World]) -> None:
     w = World(node("n0"), node("n1"))
     worlds.append(w)
@@ -145,7 +163,7 @@ def test_gang_that_is_being_evicted_is_no_victim_again(worlds: list[World]) -> N
     assert result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)" or (
         result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/other (1)"
     )
-    evicted = w.controller.lifecycle.preemption.state().evicted
+    evicted = frozenset(departures(w).evicted)
     assert result["preemption"]["victims"][0]["gang"] not in {str(one) for one in evicted}
 
 

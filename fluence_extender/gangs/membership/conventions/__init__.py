@@ -17,10 +17,17 @@ from fluence_extender.gangs.membership.conventions import (
     owners,
     pod_groups,
 )
-from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, alone, patience
-from fluence_extender.model.gang import Convention
+from fluence_extender.gangs.membership.conventions.membership import (
+    Found,
+    Membership,
+    Workloads,
+    alone,
+    patience,
+)
+from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.workload import JobSet, Workload
 
 Recognize = Callable[[Pod, Workloads], Membership | None]
 
@@ -53,3 +60,32 @@ def recognize(pod: Pod, workloads: Workloads) -> Membership:
     if (why := owners.never_together(pod, membership, workloads)) is not None:
         return replace(membership, size=why)
     return membership if seconds is None else replace(membership, patience=seconds)
+
+
+BY_OPERATOR = (Convention.LEADER_WORKER_SET, Convention.RAY_CLUSTER, Convention.MPI_JOB, Convention.JOB_SET)
+"""The conventions in which an operator names the group on pods that may name several schedulers."""
+
+
+class _NoWorkloads:
+    """No workload is known: neither a name on a pod nor the label of a JobSet's stage depends on one."""
+
+    def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
+        return None
+
+    def served(self, kind: type[Workload]) -> bool:
+        return kind is not JobSet
+
+
+_NO_WORKLOADS = _NoWorkloads()
+
+
+def named_gang(pod: Pod) -> GangKey | None:
+    """Return the gang that a pod of another scheduler names, itself or by the labels of the operator that created it.
+
+    Return None if it names none.
+    """
+    for convention in (*BY_NAME, *BY_OPERATOR):
+        membership = CONVENTIONS[convention](pod, _NO_WORKLOADS)
+        if membership is not None:
+            return membership.key if membership.key.convention is convention else None
+    return None

@@ -1,7 +1,7 @@
 """What one pod states about its gang, and which objects it may consult to state it.
 
-Invariant: a `Membership` depends only on the pod and on the objects that were requested from `Workloads`. A cache of
-memberships therefore knows when to compute one anew.
+Invariant: a `Membership` depends only on the pod, and on objects of `Workloads` that the pod or its Job names, by an
+owner reference, its group or a label. So it is known which pods to look at again when an object changes.
 """
 
 from __future__ import annotations

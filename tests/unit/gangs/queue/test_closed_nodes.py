@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.queue.operators import covered, operator_reservations
+from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
+from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.pod import Requirement
 from fluence_extender.model.queue import NodeReservation
+from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.queueing.reservation import OperatorReservation
 from tests.core.values import node
 
@@ -24,8 +26,12 @@ ALL_DAY = NodeReservation("r", 100.0, 50.0, queues=frozenset({"physics"}))
 
 def on_rows(rows: dict[str, int], *reservations: NodeReservation) -> list[OperatorReservation]:
     """Return the reservations on these rows."""
-    closed = {one.name: covered(one, NODES.values()) for one in reservations}
-    return operator_reservations(reservations, closed, rows)
+    settings, eligibility = Queues(), EligibilityIndex()
+    for one in reservations:
+        settings.put(one)
+    for machine in NODES.values():
+        eligibility.put(machine)
+    return list(ClosedNodes(settings, eligibility, lambda: 0.0).on_rows(rows))
 
 
 @pytest.mark.parametrize(

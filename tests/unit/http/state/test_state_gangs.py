@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.member_states import Bound, MemberState
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.http.state.gangs import gang_shape
@@ -22,7 +21,7 @@ def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gan
     made = Gang(KEY, size=size, state=state)
     for number, phase in enumerate(phases):
         one: Pod = pod(f"g-{number}", node="n0", phase=phase)
-        made.members[one.uid] = Member(one, Membership(KEY, size, "test"), MemberState.BOUND, Bound("n0"))
+        made.members[one.uid] = Member(one, Membership(KEY, size, "test"))
     return made
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.gangs.lifecycle.refused_births import (
+from fluence_extender.gangs.lifecycle.uncreated_pods import (
     FIRST_PAUSE,
     FORGIVEN_AFTER,
     LEAST_PATIENCE,
     LONGEST_PAUSE,
-    RefusedBirths,
+    UncreatedPods,
 )
 from fluence_extender.model.names import GATE, QUEUE_LABEL
 from fluence_extender.model.queue import Queue
@@ -20,13 +20,13 @@ from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld
 
-USUAL = replace(LIMITS, unborn=120.0)
+USUAL = replace(LIMITS, uncreated=120.0)
 
 
 def held(w: World) -> int:
     """How many places are held for pods that don't exist."""
     found = (w.controller.registry.member(uid) for uid in w.ledger.holdings)
-    return sum(1 for one in found if one is not None and one[1].pod.foreseen)
+    return sum(1 for one in found if one is not None and one[1].pod.expected)
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -65,24 +65,24 @@ def test_pods_of_others_and_pods_that_exist_get_places_meanwhile(world: MakeWorl
 
 def test_pause_doubles_and_what_is_held_halves_until_an_hour_is_over() -> None:
     now = 0.0
-    births = RefusedBirths(lambda: now)
+    expected_pods = UncreatedPods(lambda: now)
     pauses, patience = [], []
     for _ in range(10):
-        births.failed("a")
-        births.failed("a")
-        assert births.until("b") is NEVER
-        assert births.obstacle("a") is not None
-        pauses.append(births.until("a") - now)
-        patience.append(births.patience("a", 120.0))
-        now = births.until("a")
-        assert births.obstacle("a") is None
+        expected_pods.failed("a")
+        expected_pods.failed("a")
+        assert expected_pods.until("b") is NEVER
+        assert expected_pods.obstacle("a") is not None
+        pauses.append(expected_pods.until("a") - now)
+        patience.append(expected_pods.patience("a", 120.0))
+        now = expected_pods.until("a")
+        assert expected_pods.obstacle("a") is None
     assert pauses[:4] == [FIRST_PAUSE * 2**number for number in range(4)]
     assert pauses[-1] == LONGEST_PAUSE
     assert patience[:3] == [60.0, 30.0, 15.0]
     assert patience[-1] == LEAST_PATIENCE
-    assert births.patience("b", 120.0) == 120.0
-    assert births.patience("a", 5.0) == 5.0
+    assert expected_pods.patience("b", 120.0) == 120.0
+    assert expected_pods.patience("a", 5.0) == 5.0
     now += FORGIVEN_AFTER * 10
-    assert births.patience("a", 120.0) == 120.0
-    births.failed("c")
-    assert list(births._failed) == ["c"]
+    assert expected_pods.patience("a", 120.0) == 120.0
+    expected_pods.failed("c")
+    assert list(expected_pods._failed) == ["c"]

@@ -1,4 +1,4 @@
-"""Jobs whose pods get their nodes at birth."""
+"""Jobs whose pods are created with their nodes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, NoAnswer, Unforeseeable
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, NoAnswer, PodsUnknown
 from fluence_extender.cluster.port import BINDS_FOR, ResourcesFile
-from fluence_extender.gangs.lifecycle import births, foreseen_allowance
-from fluence_extender.gangs.membership.foreseen import JobPods, shape
+from fluence_extender.gangs.lifecycle import expected_allowance, expected_pods
+from fluence_extender.gangs.membership.job_pods import JobPods, shape
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE, QUEUE_LABEL
 from fluence_extender.model.pod import HostPort, Pod, PodTerm
@@ -115,7 +115,7 @@ def test_one_write_places_a_whole_job(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.jobs.submit("a", 4)
     w.advance(2)
-    assert [verb for verb, _ in w.cluster.calls if verb != "bind"] == ["foresee", "resume"]
+    assert [verb for verb, _ in w.cluster.calls if verb != "bind"] == ["dry_run", "resume"]
 
 
 def test_job_that_does_not_fit_stays_suspended_without_pods(world: MakeWorld) -> None:
@@ -283,13 +283,13 @@ def test_deleted_job_gives_its_share_back(world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [Denied("exceeded quota", 403), Unforeseeable("a webhook allows no trial", 400)]
+    "error", [Denied("exceeded quota", 403), PodsUnknown("a webhook allows no trial", 400)]
 )
 def test_job_whose_pods_cannot_be_foreseen_is_resumed_without_a_plan(
     world: MakeWorld, error: Exception
 ) -> None:
     w = world(node("n0"))
-    w.cluster.fail("foresee", error)
+    w.cluster.fail("dry_run", error)
     job = w.jobs.submit("a", 3)
     w.advance(3)
     assert w.jobs.nodes(job) == ["n0"] * 3
@@ -299,7 +299,7 @@ def test_job_whose_pods_cannot_be_foreseen_is_resumed_without_a_plan(
 @pytest.mark.parametrize(
     "error", [NoAnswer("no answer"), Conflict("it has changed", 409), ClusterError("", 500)]
 )
-@pytest.mark.parametrize("verb", ["foresee", "resume"])
+@pytest.mark.parametrize("verb", ["dry_run", "resume"])
 def test_failed_call_is_made_again(world: MakeWorld, verb: str, error: ClusterError) -> None:
     w = world(node("n0"), node("n1"))
     w.cluster.fail(verb, error, times=2)
@@ -325,7 +325,7 @@ def test_pod_whose_binding_fails_is_not_bound_to_a_node_that_others_have_filled_
     check(w)
 
 
-PATIENT = replace(LIMITS, unborn=BINDS_FOR + 10, completion=2 * BINDS_FOR)
+PATIENT = replace(LIMITS, uncreated=BINDS_FOR + 10, completion=2 * BINDS_FOR)
 """Limits by which a gang keeps its places for a while after its plan has ceased to bind pods."""
 
 
@@ -335,7 +335,7 @@ def test_places_of_pods_that_are_not_created_in_time_are_given_back(world: MakeW
     job = w.jobs.submit("a", 4)
     w.advance(1)
     assert len(w.jobs.pods(job)) == 2
-    w.advance(w.limits.unborn - 1)
+    w.advance(w.limits.uncreated - 1)
     assert len(w.ledger.holdings) == 4
     w.advance(3)
     assert len(w.ledger.holdings) == 2
@@ -353,7 +353,7 @@ def test_queue_says_how_long_a_job_keeps_its_room_without_pods(world: MakeWorld)
     w = world(node("n0"), queue, limits=replace(LIMITS, completion=100.0))
     w.jobs.quota = 2
     w.jobs.submit("a", 4)
-    w.advance(BINDS_FOR + w.limits.unborn)
+    w.advance(BINDS_FOR + w.limits.uncreated)
     assert len(w.ledger.holdings) == 4
     w.advance(60)
     assert len(w.ledger.holdings) == 2
@@ -546,34 +546,34 @@ def test_pods_with_host_ports_are_bound_by_their_creation(world: MakeWorld) -> N
     check(w)
 
 
-def test_foreseen_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
+def test_expected_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.jobs.submit("a", 5)
     w.advance(1)
-    assert [pod for pod in w.controller.pods.values() if pod.foreseen]
+    assert [pod for pod in w.controller.pods.values() if pod.expected]
     w.controller.stand_down("another one leads")
-    assert not [pod for pod in w.controller.pods.values() if pod.foreseen]
+    assert not [pod for pod in w.controller.pods.values() if pod.expected]
     assert not w.ledger.holdings
 
 
 def test_pods_of_too_many_jobs_of_a_namespace_are_not_foreseen(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreseen_allowance, "MOST_OF_NAMESPACE", 10)
+    monkeypatch.setattr(expected_allowance, "MOST_OF_NAMESPACE", 10)
     w = world(node("n0", cpu=1000))
     w.jobs.quota = 0
     jobs = [w.jobs.submit(f"j{number}", 4) for number in range(5)]
     w.advance(3)
-    assert sum(pod.foreseen for pod in w.controller.pods.values()) == 8
+    assert sum(pod.expected for pod in w.controller.pods.values()) == 8
     assert [w.cluster.job(job).suspended for job in jobs] == [True, True, False, False, False]
     w.cluster.remove(jobs[0])
     w.jobs.submit("next", 4)
     w.advance(3)
-    assert sum(pod.foreseen for pod in w.controller.pods.values()) == 8
+    assert sum(pod.expected for pod in w.controller.pods.values()) == 8
 
 
 def foreseen_in(w: World, namespace: str) -> int:
-    return sum(pod.foreseen and pod.namespace == namespace for pod in w.controller.pods.values())
+    return sum(pod.expected and pod.namespace == namespace for pod in w.controller.pods.values())
 
 
 def test_namespace_that_announces_thousands_of_pods_gets_its_own_rate(world: MakeWorld) -> None:
@@ -590,7 +590,7 @@ def test_namespace_that_announces_thousands_of_pods_gets_its_own_rate(world: Mak
         assert w.gang(f"other{number}").state is not GangState.WAITING
         w.cluster.remove(job)
         w.cluster.remove(other)
-    most = foreseen_allowance.AT_FIRST + foreseen_allowance.A_SECOND * (w.loop.time() - began)
+    most = expected_allowance.AT_FIRST + expected_allowance.A_SECOND * (w.loop.time() - began)
     assert 0 < churned <= most
     w.advance(30)
     assert not foreseen_in(w, "hostile")
@@ -610,8 +610,8 @@ def test_job_of_thousands_of_pods_is_foreseen_whole_in_time(world: MakeWorld) ->
 def test_namespaces_share_the_bound_on_foreseen_pods(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreseen_allowance, "MOST_FORESEEN", 100)
-    monkeypatch.setattr(foreseen_allowance, "MOST_OF_NAMESPACE", 40)
+    monkeypatch.setattr(expected_allowance, "MOST_EXPECTED", 100)
+    monkeypatch.setattr(expected_allowance, "MOST_OF_NAMESPACE", 40)
     w = world(node("n0", cpu=100))
     for namespace in ("a", "b", "c", "d", "e"):
         for number in range(10):
@@ -630,7 +630,7 @@ def test_job_of_a_million_pods_costs_nothing(world: MakeWorld) -> None:
     job = w.jobs.submit("huge", 1_000_000)
     w.advance(3)
     assert not w.cluster.job(job).suspended
-    assert not [pod for pod in w.controller.pods.values() if pod.foreseen]
+    assert not [pod for pod in w.controller.pods.values() if pod.expected]
 
 
 def test_user_who_resumes_a_job_a_moment_after_its_plan_is_refused(world: MakeWorld) -> None:
@@ -656,7 +656,7 @@ def test_user_who_resumes_a_job_a_moment_after_its_plan_is_refused(world: MakeWo
 def test_jobs_that_are_foreseen_after_a_restart_start_in_order(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(births, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(expected_pods, "MOST_UNKNOWN", 3)
     w = world(node("n0", cpu=8000))
     full = w.jobs.submit("full", 8)
     w.advance(2)
@@ -677,7 +677,7 @@ def test_jobs_that_are_foreseen_after_a_restart_start_in_order(
 def test_first_in_line_are_foreseen_first_after_a_restart_although_others_are_older(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr(births, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(expected_pods, "MOST_UNKNOWN", 3)
     w = world(node("n0", cpu=8000), PriorityClass("high", 10), PriorityClass("low", -10))
     w.cluster.put(PriorityClass("given", 0, is_default=said == "default"))
     usual = "high" if said == "usual" else ""

@@ -1,4 +1,4 @@
-"""Jobs that are placed at birth, as the API server and the Job controller treat them; the test plays the leader."""
+"""Jobs placed before their pods exist, as API server and Job controller treat them; the test plays the leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_PLACEMENT,
 )
 from fluence_extender.model.workload import Job
-from tests.e2e.births import (
+from tests.e2e.expected_pods import (
     REQUIRED,
     Leader,
     bound_at_birth,
@@ -259,8 +259,8 @@ async def test_writes_of_the_service_are_what_its_account_may_do(
                     return await write(await now())
 
     async with connect(str(leader.api.kubeconfig)) as connection, open_cluster(connection) as cluster:
-        (foreseen,) = await cluster.foresee(await now())
-        assert (foreseen.requests["cpu"], foreseen.node, foreseen.direct) == (1000, "", True)
+        (expected,) = await cluster.dry_run(await now())
+        assert (expected.requests["cpu"], expected.node, expected.direct) == (1000, "", True)
         await settled(0, lambda job: cluster.resume(job, ["a", "b"], "2 job/train"))
         await settled(2, lambda job: cluster.hold_job(job, (1767323045.0, -1)))
         await settled(0, lambda job: cluster.resume(job, ["c", "d"], "2 job/train"))

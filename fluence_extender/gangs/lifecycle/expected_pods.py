@@ -1,92 +1,71 @@
 """Workloads that are placed before their pods exist.
 
-Admission suspends such a workload when it is created. The service foresees its pods and places them as a gang. Then one
+Admission suspends such a workload when it is created. The service expects its pods, and places them as a gang. Then one
 patch resumes the workload. For a Job whose pods can be told apart by their indexes, the patch writes a plan into the
 pod template: the node of each index. The API server binds the pods that are created within `BINDS_FOR` seconds of the
-plan to these nodes. So the place of a foreseen pod isn't changed meanwhile: its Binding may exist, as that of a pod
+plan to these nodes. So the place of a expected pod isn't changed meanwhile: its Binding may exist, as that of a pod
 that the service binds itself.
 
 A pod without a node takes over a place that is held: that of its index if there is a plan, otherwise that of any
-foreseen pod of its role. Then it is bound or steered like any other pod. If a place is lost, the member is placed anew
+expected pod of its role. Then it is bound or steered like any other pod. If a place is lost, the member is placed anew
 beside the others of its gang, as in every gang that has begun.
 
 Places are held for pods that don't exist. So they are given back if the pods aren't created in time: a pod that comes
 later waits in line. Only a gang that has had all its nodes keeps the places of a plan: each index that isn't done has
-one pod, real or foreseen.
+one pod, real or expected.
 
-If the pods can't be foreseen, the workload is resumed at once, and its pods wait like any others. Below, "Job" includes
-all such workloads.
+If the pods can't be known beforehand, the workload is resumed at once, and its pods wait like any others. Below, "Job"
+includes all such workloads.
 
-Invariant: only the leader foresees pods.
+Invariant: only the leader expects pods.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from fluence_extender.cluster.port import BINDS_FOR
-from fluence_extender.gangs.execution.actions import Action, Foresee, Resume
-from fluence_extender.gangs.lifecycle.foreseen_allowance import MOST_AT_ONCE, Allowance, split
-from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.member_states import (
-    BINDING,
-    MOVABLE,
-    STEERED,
-    WAITING,
-    MemberEvent,
-    end_binding,
-    move,
-    steer_again,
-)
-from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
+from fluence_extender.gangs.execution.actions import Action, FindShapes, Resume
+from fluence_extender.gangs.lifecycle.core_parts import CoreParts
+from fluence_extender.gangs.lifecycle.expected_allowance import MOST_AT_ONCE, Allowance, split
+from fluence_extender.gangs.lifecycle.uncreated_pods import UncreatedPods
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
-from fluence_extender.gangs.membership.foreseen import (
+from fluence_extender.gangs.membership.gang import Gang, Member, resume_place
+from fluence_extender.gangs.membership.job_pods import (
     ANY_INDEX,
     JobPods,
     job_of,
     role,
-    shape,
-    unsuited,
 )
-from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
-from fluence_extender.room.ledger import Ledger
 
 MOST_UNKNOWN = 256
-"""The most waiting workloads that are foreseen before a replica begins to decide: no more get reservations."""
+"""The most waiting workloads that are expected before a replica begins to decide: no more get reservations."""
 
 LOOK_EVERY = 0.5
-"""Seconds between two checks whether the foreseen pods of a resumed Job have lapsed."""
+"""Seconds between two checks whether the expected pods of a resumed Job have lapsed."""
 
 LONGEST_PLAN = 200 * 1024 - 32
 """The most bytes of a plan's node names. The policy takes 200 KiB, with the time until which it binds pods."""
 
 
-class Births:
-    """Foresees the pods of Jobs, and resumes the Jobs once all of them have places.
+class ExpectedPods:
+    """Expects the pods of Jobs, and resumes the Jobs once all of them have places.
 
     ``leading`` says whether this replica decides.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        ledger: Ledger,
-        limits: Limits,
-        clock: Callable[[], float],
-        admission: QueueAdmission,
-        refused: RefusedBirths,
-    ) -> None:
-        self._registry = registry
-        self._ledger = ledger
-        self._limits = limits
-        self._clock = clock
+    def __init__(self, core: CoreParts, admission: QueueAdmission, refused: UncreatedPods) -> None:
+        self._registry = core.registry
+        self._ledger = core.ledger
+        self._limits = core.limits
+        self._clock = core.clock
         self._admission = admission
         self._refused = refused
         self._jobs: dict[str, JobPods] = {}
@@ -95,7 +74,7 @@ class Births:
         self._changed: set[str] = set()
         self._open: set[str] = set()
         """The Jobs that may need an action although nothing is observed of them."""
-        self._allowance = Allowance(clock)
+        self._allowance = Allowance(core.clock)
         self._paused: set[tuple[str, str]] = set()
         """The JobSets that are suspended, by namespace and name."""
         self.leading = False
@@ -110,7 +89,7 @@ class Births:
         """Take in a workload."""
         job = self._registry.seal.believed_job(job) if isinstance(job, Job) else job
         known = self._jobs.get(job.uid)
-        claimed = known is not None and not (known.planned or job.suspended) and bool(known.foreseen)
+        claimed = known is not None and not (known.planned or job.suspended) and bool(known.expected)
         if not job.ours or job.finished or not (job.held_for_placement or job.nodes or claimed):
             if known is not None:
                 self.job_gone(job)
@@ -119,7 +98,7 @@ class Births:
         if known is None:
             workloads = self._registry.workloads
             pods = self._pods.setdefault((job.namespace, job.uid), {})
-            known = self._jobs[job.uid] = JobPods(job, workloads, pods, born=now)
+            known = self._jobs[job.uid] = JobPods(job, workloads, pods, since=now)
             fresh, changed = not job.suspended, False
         else:
             before, known.job, known.over = known.job, job, False
@@ -132,20 +111,20 @@ class Births:
         known.paused = (job.namespace, job.job_set) in self._paused
         self._changed.add(job.uid)
         if changed:
-            known.born, known.written, known.lapsed = now, False, frozenset()
+            known.since, known.written, known.lapsed = now, False, frozenset()
         if changed or fresh:
             # A plan is fresh if it ends a wait for places. A replica that sees the Job for the first time doesn't know.
             known.binds_until = now + BINDS_FOR if fresh and job.nodes else 0.0
 
     def _placed(self, known: JobPods) -> Iterator[int]:
-        """Iterate over the indexes of the workload's foreseen pods that have places."""
-        for index, pod in sorted(known.foreseen.items()):
+        """Iterate over the indexes of the workload's expected pods that have places."""
+        for index, pod in sorted(known.expected.items()):
             found = self._registry.member(pod.uid)
             if found is not None and found[1].assignment is not None:
                 yield index
 
     def job_gone(self, job: Resumable) -> None:
-        """Forget a workload that is gone or finished; the next `changes` removes its foreseen pods."""
+        """Forget a workload that is gone or finished; the next `changes` removes its expected pods."""
         if job.uid in self._jobs:
             self._changed.add(job.uid)
             self._jobs[job.uid].over = True
@@ -174,30 +153,28 @@ class Births:
                 self._changed.add(uid)
 
     def arrived(self, pod: Pod) -> Pod | None:
-        """Take in a real pod that is new or has changed; return the foreseen pod whose place it takes over, if any."""
+        """Take in a real pod that is new or has changed; return the expected pod whose place it takes over, if any."""
         known, index, new = self._appeared(pod)
         if known is None or not new:
             return None
-        known.born = self._clock()
+        known.since = self._clock()
         if known.claims:
-            # Any foreseen pod of its role will do, even one that waits; otherwise both would get a place.
-            candidates = [*self._placed(known), *known.foreseen]
-            index = next((one for one in candidates if role(known.foreseen[one]) == role(pod)), index)
+            # Any expected pod of its role will do, even one that waits; otherwise both would get a place.
+            candidates = [*self._placed(known), *known.expected]
+            index = next((one for one in candidates if role(known.expected[one]) == role(pod)), index)
         known.lapsed -= {index}
-        foreseen = known.foreseen.get(index)
-        if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
+        expected = known.expected.get(index)
+        if expected is None or pod.finished or not self._registry.take_over(expected.uid, pod):
             return None
-        del known.foreseen[index]
+        del known.expected[index]
         self._allowance.count(known.job.namespace, -1)
         known.counted -= 1
         found = self._registry.member(pod.uid)
-        self._ledger.rename(foreseen.uid, pod, found[0].key if found is not None else None)
-        if found is not None and pod.withheld and found[1].assignment is not None:
+        self._ledger.rename(expected.uid, pod, found[0].key if found is not None else None)
+        if found is not None and not pod.node and found[1].assignment is not None:
             # It was created without its node, so it has to be bound or steered like any other pod.
-            if found[1].binding:
-                end_binding(*found, MemberEvent.BIND_FAILED)
-            steer_again(*found, MemberEvent.STEER_FAILED)
-        return foreseen
+            found[1].written = replace(found[1].written.again(), binding=False)
+        return expected
 
     def _appeared(self, pod: Pod) -> tuple[JobPods | None, int, bool]:
         """Record a real pod of a Job; return the pod's workload, its index, and whether it is new."""
@@ -242,7 +219,7 @@ class Births:
         elif not self._pods.get(owner):
             self._pods.pop(owner, None)
 
-    def foreseen(self, job: Resumable, pods: Sequence[Pod]) -> None:
+    def expected(self, job: Resumable, pods: Sequence[Pod]) -> None:
         """Take in the pods that the API server would create for the workload, one for each shape."""
         known = self._jobs.get(job.uid)
         if known is None:
@@ -251,10 +228,9 @@ class Births:
         self._changed.add(job.uid)
         if known.job.generation != job.generation or not pods:
             return
-        known.refused, known.shapes = next(filter(None, map(unsuited, pods)), ""), tuple(map(shape, pods))
-        known.judged = False
+        known.take(pods)
 
-    def not_foreseen(self, uid: str, why: str = "") -> None:
+    def shapes_unknown(self, uid: str, why: str = "") -> None:
         """Record why the API server refuses pods of the Job, "" if it couldn't answer."""
         known = self._jobs.get(uid)
         if known is not None:
@@ -265,7 +241,7 @@ class Births:
     def write_failed(self, uid: str) -> list[str]:
         """Record that the patch which resumes the Job has failed, so that it is decided anew.
 
-        Return its foreseen pods that are bound if the patch takes effect.
+        Return its expected pods that are bound if the patch takes effect.
         """
         known = self._jobs.get(uid)
         if known is None:
@@ -273,23 +249,23 @@ class Births:
         known.written = False
         self._changed.add(uid)
         found = [
-            one for pod in known.foreseen.values() if (one := self._registry.member(pod.uid)) is not None
+            one for pod in known.expected.values() if (one := self._registry.member(pod.uid)) is not None
         ]
         for gang, member in found:
-            if member.state is STEERED or member.state is BINDING:
-                steer_again(gang, member, MemberEvent.STEER_FAILED)
+            if member.assignment is not None:
+                member.written = member.written.again()
                 self._registry.dirty.add(gang.key)
-        return [member.pod.uid for _, member in found if member.state is BINDING]
+        return [member.pod.uid for _, member in found if member.binding]
 
     # Decisions.
 
     def lead(self) -> None:
-        """Begin to foresee pods."""
+        """Begin to expect pods."""
         self.leading = True
         self._look_again()
 
     def stand_down(self) -> None:
-        """Stop foreseeing pods; the next `changes` removes those that are foreseen."""
+        """Stop expecting pods; the next `changes` removes those that are expected."""
         self.leading = False
         self._look_again()
 
@@ -310,14 +286,14 @@ class Births:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last `changes` left pods that the next one has to foresee or remove."""
+        """Whether the last `changes` left pods that the next one has to add or remove."""
         return any(self._is_due(self._jobs[uid]) for uid in self._changed)
 
     def _is_due(self, known: JobPods) -> bool:
         return known.over or not known.waits or self._allowance.now(known.job.namespace) > 0
 
     def changes(self, whole: bool = False) -> tuple[list[Pod], list[Pod]]:
-        """Return the foreseen pods to remove, and those that are new or have changed.
+        """Return the expected pods to remove, and those that are new or have changed.
 
         For Jobs that wait or are gone, each namespace has a bound on changes, unless ``whole``; the rest is left for
         the next call.
@@ -332,12 +308,12 @@ class Births:
                 continue
             namespace = known.job.namespace
             missing = self._missing(known) if known.shaped() else {}
-            surplus = [index for index in known.foreseen if index not in missing]
+            surplus = [index for index in known.expected if index not in missing]
             lacking = [
                 index
                 for index, node in missing.items()
-                # Nothing of a foreseen pod changes but its node.
-                if (present := known.foreseen.get(index)) is None or present.nominated != node
+                # Nothing of a expected pod changes but its node.
+                if (present := known.expected.get(index)) is None or present.nominated != node
             ]
             most, later, kept = left[namespace], list[int](), list[int]()
             if known.waits:
@@ -347,11 +323,11 @@ class Births:
             if known.over:
                 surplus, kept = split(surplus, most)
             left[namespace] = most - len(lacking) - len(surplus)
-            gone.extend(known.foreseen.pop(index) for index in surplus)
+            gone.extend(known.expected.pop(index) for index in surplus)
             for index in lacking:
-                known.foreseen[index] = known.pod(index, missing[index])
-                coming.append(known.foreseen[index])
-            counted = len(known.foreseen) + len(later)
+                known.expected[index] = known.pod(index, missing[index])
+                coming.append(known.expected[index])
+            counted = len(known.expected) + len(later)
             self._allowance.count(namespace, counted - known.counted)
             known.counted = counted
             if not (later or kept):
@@ -369,7 +345,7 @@ class Births:
         return sorted(self._changed, key=key)
 
     def _settle(self, known: JobPods) -> None:
-        """Note that nothing is left to foresee for a Job, and forget a Job that is over."""
+        """Note that nothing is left to expect for a Job, and forget a Job that is over."""
         uid = known.job.uid
         self._changed.discard(uid)
         self._open.discard(uid)
@@ -382,7 +358,7 @@ class Births:
             self._open.add(uid)
 
     def _missing(self, known: JobPods) -> dict[int, str]:
-        """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
+        """Return the indexes of the Job whose pods are to be expected now, each with its node."""
         if not self.leading or known.over:
             return {}
         return {} if known.waits and self._has_pods(known) else self._wanted(known)
@@ -395,7 +371,7 @@ class Births:
         return known.missing()
 
     def resumes(self, gang: Gang, members: Iterable[Member]) -> Iterator[Resume]:
-        """Yield the patches that resume the Jobs of foreseen members of ``gang``, all of which have places."""
+        """Yield the patches that resume the Jobs of expected members of ``gang``, all of which have places."""
         by_job: dict[str, list[Member]] = {}
         for member in members:
             by_job.setdefault(_workload(member.pod), []).append(member)
@@ -405,12 +381,9 @@ class Births:
                 continue
             plan = self._resume(known, some) if known.waits and not known.written else None
             for member in some:
-                if member.binding:
-                    move(gang, member, MemberEvent.STEER, steer_again=False)
-                else:
-                    move(gang, member, MemberEvent.STEER)
-                if plan is not None and plan.bound:
-                    move(gang, member, MemberEvent.BIND)
+                node = member.assignment.node if member.assignment is not None else None
+                binding = member.binding or (plan is not None and plan.bound)
+                member.written = replace(member.written, node=node, binding=binding)
             if plan is not None:
                 known.written = True
                 yield plan
@@ -435,23 +408,23 @@ class Births:
         now = self._clock()
         for gang, member in members:
             pod = member.pod
-            known = self._jobs.get(_workload(pod)) if pod.foreseen and pod.nominated else None
+            known = self._jobs.get(_workload(pod)) if pod.expected and pod.nominated else None
             if known is None or now >= known.binds_until:
                 continue
-            if member.state is WAITING and (place := self._ledger.resume(pod, gang.key)) is not None:
-                move(gang, member, MemberEvent.RESUME, place)
+            if member.assignment is None and (place := self._ledger.resume(pod, gang.key)) is not None:
+                resume_place(gang, member, place)
                 gang.state = GangState.COMMITTED
                 self._admission.note(gang)
             place = member.assignment
-            if place is not None and place.node == pod.nominated and member.state in MOVABLE:
-                move(gang, member, MemberEvent.BIND)
+            if place is not None and place.node == pod.nominated and member.movable:
+                member.written = replace(member.written, node=place.node, binding=True)
 
     def unbound(self, now: float) -> list[str]:
-        """Return the foreseen pods that the API server doesn't bind by a plan any more, each once."""
+        """Return the expected pods that the API server doesn't bind by a plan any more, each once."""
         over = [known for uid in self._open if 0.0 < (known := self._jobs[uid]).binds_until <= now]
         for known in over:
             known.binds_until = 0.0
-        found = (self._registry.member(pod.uid) for known in over for pod in known.foreseen.values())
+        found = (self._registry.member(pod.uid) for known in over for pod in known.expected.values())
         return [one[1].pod.uid for one in found if one is not None and one[1].binding]
 
     def actions(self, now: float) -> list[Action]:
@@ -473,7 +446,7 @@ class Births:
                 self._lapse(known, now)
         # The first in line are known first, so that none behind them is tried before them.
         turn = self._admission.turn_of
-        found.extend(Foresee(one.job) for one in sorted(unshaped, key=lambda one: turn(one.job, one.age)))
+        found.extend(FindShapes(one.job) for one in sorted(unshaped, key=lambda one: turn(one.job, one.age)))
         return found
 
     def _has_pods(self, known: JobPods) -> bool:
@@ -481,13 +454,13 @@ class Births:
         gangs = (
             self._registry.gangs[key] for key in self._registry.gangs_of(known.job.namespace, known.job.uid)
         )
-        pods = (member.pod for gang in gangs for member in gang.alive() if not member.pod.foreseen)
+        pods = (member.pod for gang in gangs for member in gang.alive() if not member.pod.expected)
         return any(self._workload_of(pod) is known for pod in pods)
 
     def _patience(self, namespace: str, gangs: Iterable[Gang]) -> float:
         """Return for how many seconds these gangs keep their places while their pods aren't created."""
-        unborn, stated = self._limits.unborn, map(self._admission.admission_timeout, gangs)
-        usual = min((unborn if one is None else one for one in stated), default=unborn)
+        uncreated, stated = self._limits.uncreated, map(self._admission.admission_timeout, gangs)
+        usual = min((uncreated if one is None else one for one in stated), default=uncreated)
         return self._refused.patience(namespace, usual)
 
     def _lapse(self, known: JobPods, now: float) -> None:
@@ -495,20 +468,20 @@ class Births:
         if now < max(known.look_at, known.binds_until):
             return
         known.look_at = now + LOOK_EVERY
-        uids = (pod.uid for pod in known.foreseen.values())
+        uids = (pod.uid for pod in known.expected.values())
         members = [found for uid in uids if (found := self._registry.member(uid)) is not None]
         gangs = {gang.key: gang for gang, _ in members}.values()
         if known.planned and all(gang.whole for gang in gangs):
             return
-        if now >= known.born + self._patience(known.job.namespace, gangs):
+        if now >= known.since + self._patience(known.job.namespace, gangs):
             if any(member.assignment is not None for _, member in members):
                 self._refused.failed(known.job.namespace)
-            known.lapsed |= frozenset(known.foreseen)
+            known.lapsed |= frozenset(known.expected)
             self._changed.add(known.job.uid)
 
     def need_pods(self, gang: Gang) -> None:
-        """Have the workloads of foreseen pods of a gang resumed without a plan: autoscalers see only real pods."""
-        for uid in {_workload(one.pod) for one in gang.alive() if one.pod.foreseen}:
+        """Have the workloads of expected pods of a gang resumed without a plan: autoscalers see only real pods."""
+        for uid in {_workload(one.pod) for one in gang.alive() if one.pod.expected}:
             known = self._jobs.get(uid)
             if known is not None and known.waits:
                 known.refused = "its pods have to exist, so that an autoscaler adds nodes for them"
@@ -516,5 +489,5 @@ class Births:
 
 
 def _workload(pod: Pod) -> str:
-    """Return the uid of the workload of a foreseen pod."""
+    """Return the uid of the workload of a expected pod."""
     return pod.uid.rpartition("/")[0]

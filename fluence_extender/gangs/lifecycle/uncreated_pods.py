@@ -5,18 +5,19 @@ compares quotas, and tries a pod in a dry run. Other causes (a quota that fills 
 another webhook) show only when the pods don't appear. Then the places were held for nothing, and a user who makes such
 Jobs again and again would hold them all the time.
 
-So after each failure the foreseen pods of the namespace get no places for a while, which doubles each time. And its
+So after each failure the expected pods of the namespace get no places for a while, which doubles each time. And its
 places are held for half as long as before. Both effects fade: an hour without a failure cancels one failure. Pods that
 exist aren't affected.
 
 The failures are kept in memory alone. So after a restart or a change of leader, a namespace whose pods aren't created
-holds places once more for the usual time, and then rests as it did at first. No user can bring about a restart.
+holds places once more for the usual time, and then waits as it did at first. No user can bring about a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from fluence_extender.gangs.lifecycle.back_off import pause
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.model.reason import Reason, queued
 
@@ -35,7 +36,7 @@ REFUSED = (
 )
 
 
-class RefusedBirths:
+class UncreatedPods:
     """Counts the failures of each namespace; ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -43,9 +44,9 @@ class RefusedBirths:
         self._failed: dict[str, tuple[int, float]] = {}
         """By namespace: the failures that count, and when the last of them was."""
 
-    def copy(self, now: float) -> RefusedBirths:
+    def copy(self, now: float) -> UncreatedPods:
         """Return an independent copy at ``now``."""
-        copied = RefusedBirths(lambda: now)
+        copied = UncreatedPods(lambda: now)
         copied._failed = dict(self._failed)
         return copied
 
@@ -58,13 +59,13 @@ class RefusedBirths:
                 del self._failed[name]
 
     def until(self, namespace: str) -> float:
-        """Return when foreseen pods of a namespace get places again, `NEVER` if nothing keeps them from that."""
+        """Return when expected pods of a namespace get places again, `NEVER` if nothing keeps them from that."""
         count, last = self._count(namespace), self._failed.get(namespace, (0, 0.0))[1]
-        ends = last + min(FIRST_PAUSE * 2.0 ** (count - 1), LONGEST_PAUSE) if count else 0.0
+        ends = last + pause(FIRST_PAUSE, count, LONGEST_PAUSE) if count else 0.0
         return ends if ends > self._clock() else NEVER
 
     def obstacle(self, namespace: str) -> Reason | None:
-        """Return why foreseen pods of a namespace get no places now, None if they may."""
+        """Return why expected pods of a namespace get no places now, None if they may."""
         return None if self.until(namespace) is NEVER else queued(REFUSED)
 
     def patience(self, namespace: str, usual: float) -> float:

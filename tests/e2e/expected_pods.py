@@ -1,4 +1,4 @@
-"""Jobs that are placed at birth, and a leader that a test plays with the rights of the service's account."""
+"""Jobs placed before their pods exist, and a leader that a test plays with the rights of the service's account."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def held(stored: Manifest) -> bool:
 
 
 def keys_of(stored: Manifest) -> set[str]:
-    """Which of the keys by which a Job is placed at birth it has."""
+    """Which of the keys by which a Job is placed before its pods exist it has."""
     template = stored["spec"]["template"].get("metadata") or {}
     found = {
         SUSPENDED_FOR_ANNOTATION: stored["metadata"].get("annotations"),

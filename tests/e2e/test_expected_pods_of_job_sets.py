@@ -13,7 +13,7 @@ from fluence_extender.model.names import (
     NODES_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
 )
-from tests.e2e.births import bound_at_birth, held, is_direct, path_of, ranks, refusal
+from tests.e2e.expected_pods import bound_at_birth, held, is_direct, path_of, ranks, refusal
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.job_sets import API, job_set, replicated

@@ -27,7 +27,7 @@ INDEX = re.compile(r"[0-9]{1,6}")
 NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
-def node_at_birth(pod: Json) -> str:
+def planned_node(pod: Json) -> str:
     """Return the node that the plan of the pod's Job names for its index, "" if it has to be bound otherwise."""
     notes = pod["metadata"].get("annotations") or {}
     plan, index = notes.get(NODES_ANNOTATION) or "", notes.get(COMPLETION_INDEX) or ""

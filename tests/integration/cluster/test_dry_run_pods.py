@@ -15,7 +15,7 @@ from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.errors import Conflict, Denied, Unforeseeable
+from fluence_extender.cluster.errors import Conflict, Denied, PodsUnknown
 from fluence_extender.model.names import COMPLETION_INDEX, JOB_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
@@ -85,12 +85,12 @@ async def test_defaults_of_the_namespace_and_the_priority_are_foreseen(
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": namespace}}
     ground.api.create({**urgent, "value": 77})
     job = suspended_job(ground.api, namespace, name, priorityClassName=namespace)
-    (foreseen,) = await cluster.foresee(job)
-    assert (foreseen.requests["cpu"], foreseen.priority) == (300, 77)
+    (expected,) = await cluster.dry_run(job)
+    assert (expected.requests["cpu"], expected.priority) == (300, 77)
     ground.api.patch(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", {"spec": {"suspend": False}})
     real = await first_pod(ground.api, job)
-    assert real.name.startswith(foreseen.name.removesuffix("trial"))
-    same = replace(foreseen, name=real.name, uid=real.uid, created=real.created)
+    assert real.name.startswith(expected.name.removesuffix("trial"))
+    same = replace(expected, name=real.name, uid=real.uid, created=real.created)
     assert replace(same, resource_version=real.resource_version) == real
 
 
@@ -103,7 +103,7 @@ async def test_refusal_by_a_quota_is_told_in_stable_words(
     async with asyncio.timeout(LONGEST):
         while len(told) < 2:
             with pytest.raises(Denied, match="quota") as refused:
-                await cluster.foresee(job)
+                await cluster.dry_run(job)
             # It only says how much is used once its controller has counted.
             if "exceeded quota: team" in str(refused.value):
                 told.append(str(refused.value))
@@ -115,15 +115,15 @@ async def test_refusal_by_pod_security_is_told(ground: Ground, cluster: ApiClust
     ground.api.patch(f"/api/v1/namespaces/{namespace}", enforced)
     job = suspended_job(ground.api, namespace)
     with pytest.raises(Denied, match="violates PodSecurity"):
-        await cluster.foresee(job)
+        await cluster.dry_run(job)
 
 
 async def test_job_whose_template_names_a_node_cannot_be_foreseen(
     ground: Ground, cluster: ApiCluster, namespace: str
 ) -> None:
     job = suspended_job(ground.api, namespace, nodeName="node-0")
-    with pytest.raises(Unforeseeable, match="created on node node-0"):
-        await cluster.foresee(job)
+    with pytest.raises(PodsUnknown, match="created on node node-0"):
+        await cluster.dry_run(job)
 
 
 async def test_pods_that_admission_gives_to_another_scheduler_cannot_be_foreseen(
@@ -134,8 +134,8 @@ async def test_pods_that_admission_gives_to_another_scheduler_cannot_be_foreseen
         ground.api.create(manifest)
     try:
         await until_diverted(cluster, job)
-        with pytest.raises(Unforeseeable, match="for scheduler theirs"):
-            await cluster.foresee(job)
+        with pytest.raises(PodsUnknown, match="for scheduler theirs"):
+            await cluster.dry_run(job)
     finally:
         for manifest in diversion(namespace):
             ground.api.delete(ground.api.path_of(manifest))
@@ -146,8 +146,8 @@ async def until_diverted(cluster: ApiCluster, job: Job) -> None:
     async with asyncio.timeout(LONGEST):
         while True:
             try:
-                await cluster.foresee(job)
-            except Unforeseeable:
+                await cluster.dry_run(job)
+            except PodsUnknown:
                 return
             await asyncio.sleep(0.1)
 
@@ -198,8 +198,8 @@ async def test_job_whose_old_pods_still_exist_is_resumed_with_other_nodes_only_l
 
 async def test_trial_creates_nothing(ground: Ground, cluster: ApiCluster, namespace: str) -> None:
     job = suspended_job(ground.api, namespace)
-    (foreseen,) = await cluster.foresee(job)
+    (expected,) = await cluster.dry_run(job)
     assert pods(ground.api, namespace, "j") == []
     with pytest.raises(ApiError) as missing:
-        ground.api.get(f"/api/v1/namespaces/{namespace}/pods/{foreseen.name}")
+        ground.api.get(f"/api/v1/namespaces/{namespace}/pods/{expected.name}")
     assert missing.value.status == 404

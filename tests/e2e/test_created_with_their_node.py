@@ -12,7 +12,7 @@ from fluence_extender.model.names import (
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
 )
-from tests.e2e.births import (
+from tests.e2e.expected_pods import (
     REQUIRED,
     Leader,
     as_created_by_its_job,

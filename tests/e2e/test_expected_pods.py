@@ -12,7 +12,7 @@ import pytest
 
 from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.names import COMPLETION_INDEX, DIRECT_SCHEDULER_NAME, NODES_ANNOTATION
-from tests.e2e.births import bound_at_birth, held, index_of, path_of, ranks
+from tests.e2e.expected_pods import bound_at_birth, held, index_of, path_of, ranks
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, pod, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory

@@ -1,4 +1,4 @@
-"""Jobs that are placed at birth: their pods are born as foreseen, and the embedded cluster admits them the same way."""
+"""Pods that are placed before they exist: they are created as expected, as the embedded cluster admits them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
 from fluence_extender.model.pod import Pod
-from tests.e2e.births import (
+from tests.e2e.expected_pods import (
     Leader,
     as_created_by_its_job,
     created,
@@ -31,7 +31,7 @@ from tests.e2e.births import (
 )
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.installation import Installation
-from tests.e2e.test_birth_policies import ANY, JOB_SET, LEFT_ALONE, of, with_terms
+from tests.e2e.test_policies_of_expected_pods import ANY, JOB_SET, LEFT_ALONE, of, with_terms
 from tests.e2e.workloads import QPU, ours
 
 
@@ -42,11 +42,11 @@ async def test_pods_are_born_as_they_were_foreseen(
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     job = decode_job(json.dumps(namespace.api.get(path_of(namespace, "train"))).encode())
     async with connect(str(installation.kubeconfig)) as connection, open_cluster(connection) as cluster:
-        (foreseen,) = await cluster.foresee(job)
+        (expected,) = await cluster.dry_run(job)
         await cluster.resume(job, ("a", "b"))
-    assert (foreseen.gates, foreseen.affinity, foreseen.direct) == ((), None, True)
+    assert (expected.gates, expected.affinity, expected.direct) == ((), None, True)
     born = decode_pod(json.dumps(pods_of(namespace, 2)[0]).encode())
-    same = replace(foreseen, name=born.name, uid=born.uid, resource_version=born.resource_version)
+    same = replace(expected, name=born.name, uid=born.uid, resource_version=born.resource_version)
     later = replace(same, annotations=born.annotations, told=born.told)
     assert replace(later, created=born.created) == born
 

@@ -1,4 +1,4 @@
-"""JobSets whose Jobs' pods get their nodes at birth."""
+"""JobSets whose Jobs' pods are created with their nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_jobs_of_a_job_set_are_one_gang_and_resumed_together(world: MakeWorld) -
     assert not w.jobs.late
     gang = w.gang("train")
     assert (gang.size, gang.state) == (7, GangState.BOUND)
-    assert [verb for verb, _ in w.cluster.calls if verb != "bind"] == ["foresee"] * 3 + ["resume"] * 3
+    assert [verb for verb, _ in w.cluster.calls if verb != "bind"] == ["dry_run"] * 3 + ["resume"] * 3
     check(w)
 
 
@@ -131,7 +131,7 @@ def test_job_set_that_is_resumed_where_others_took_its_nodes_is_placed_anew(worl
 
 
 def test_place_that_one_job_of_a_job_set_loses_is_replaced_beside_the_others(world: MakeWorld) -> None:
-    limits = replace(LIMITS, unborn=BINDS_FOR + 10, completion=2 * BINDS_FOR)
+    limits = replace(LIMITS, uncreated=BINDS_FOR + 10, completion=2 * BINDS_FOR)
     w = world(node("n0", cpu=2000), node("n1", cpu=2000), node("n2"), limits=limits)
     w.jobs.quota = 3
     jobs = w.jobs.submit_set("train", 2, 2)
@@ -210,7 +210,7 @@ def test_job_of_a_job_set_whose_pods_are_refused_is_placed_beside_the_others(
     world: MakeWorld,
 ) -> None:
     w = world(node("n0"))
-    w.cluster.fail("foresee", Denied("exceeded quota", 403))
+    w.cluster.fail("dry_run", Denied("exceeded quota", 403))
     w.jobs.submit_set("train", 2, 2)
     w.advance(3)
     assert living(w) == ["n0"] * 4
@@ -231,7 +231,7 @@ def test_pods_that_a_quota_refuses_hold_nothing(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.jobs.quota = 3
     w.jobs.submit_set("train", 2, 2)
-    w.advance(w.limits.unborn + BINDS_FOR + 60)
+    w.advance(w.limits.uncreated + BINDS_FOR + 60)
     w.cluster.reap()
     w.advance(1)
     assert not w.ledger.holdings

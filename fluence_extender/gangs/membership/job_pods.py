@@ -1,29 +1,29 @@
 """The pods that a workload will have, as the cluster shows them before they exist.
 
 A Job says how many pods of one shape it will have, and a workload of an operator how many of each shape. So the pods
-can be placed before any of them exists. A *foreseen* pod doesn't exist yet. It is a member of its gang like any other,
-with a uid of ours. Which pods are foreseen follows from the cluster alone, so a restart foresees the same ones:
+can be placed before any of them exists. A *expected* pod doesn't exist yet. It is a member of its gang like any other,
+with a uid of ours. Which pods are expected follows from the cluster alone, so a restart expects the same ones:
 
 * All pods of a Job that admission has suspended until they are placed, unless the Job's JobSet is suspended.
 * Of a Job that was resumed with a plan: the indexes that have no pod and aren't done. Each is steered to the node that
   the plan gives its index, and keeps its place until the Job controller has created its pod.
-* Of a workload that was resumed without a plan: those that were foreseen before, until they are created. Nothing in
+* Of a workload that was resumed without a plan: those that were expected before, until they are created. Nothing in
   the cluster tells of them. So after a restart, the pods of such a workload wait in line like any others.
 * None of any other workload.
 
 A Job can have a plan only if it runs one pod for each index at the same time, all of them are one gang, and the service
 binds such pods itself. The plan names the node of each index. A pod of a Job with a plan takes over the place of its
-index. Any other pod takes over a foreseen pod of its role, preferably one that has a place. A foreseen pod that isn't
+index. Any other pod takes over a expected pod of its role, preferably one that has a place. A expected pod that isn't
 created in time has *lapsed*: its place is given back.
 
-Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
+Invariant: no index has a expected pod while it has a real one that holds a place or has succeeded.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
@@ -110,7 +110,7 @@ def shape(pod: Pod) -> Pod:
         started=0.0,
         rejection="",
         ready=False,
-        foreseen=True,
+        expected=True,
     )
 
 
@@ -118,35 +118,33 @@ def shape(pod: Pod) -> Pod:
 class JobPods:
     """A workload that is to be placed, or was placed, before its pods exist.
 
-    Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``foreseen`` are
+    Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``expected`` are
     its pods that don't exist, by index: those of the first group, then those of the next. ``pods`` are a Job's real
-    pods by index and uid. ``refused`` is why its pods can't be foreseen. ``lapsed`` are the indexes of foreseen pods
-    that weren't created in time. ``counted`` is how many of its pods are foreseen or will be.
+    pods by index and uid. ``refused`` is why its pods can't be known beforehand. If ``apart``, each of its pods is a
+    gang by itself. ``lapsed`` are the indexes of expected pods that weren't created in time. ``counted`` is how many of
+    its pods are expected or will be.
 
-    Times, on the controller's clock: ``born`` is when it was seen resumed, or when the last of its pods appeared.
+    Times, on the controller's clock: ``since`` is when it was seen resumed, or when the last of its pods appeared.
     ``binds_until`` is until when the API server may bind its pods by its plan, 0 if it doesn't. ``look_at`` is when to
-    check next whether its foreseen pods have lapsed.
+    check next whether its expected pods have lapsed.
 
     States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed.
     If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``, it belongs to a suspended JobSet.
-    If ``judged``, ``apart`` and ``refused`` follow from the present shapes. If ``apart``, each of its pods is a gang by
-    itself.
     """
 
     job: Resumable
     workloads: WorkloadIndex
     pods: Mapping[int, Mapping[str, Pod]]
     shapes: tuple[Pod, ...] = ()
-    foreseen: dict[int, Pod] = field(default_factory=dict)
+    expected: dict[int, Pod] = field(default_factory=dict)
     asked: bool = False
     refused: str = ""
     written: bool = False
-    born: float = 0.0
+    since: float = 0.0
     binds_until: float = 0.0
     over: bool = False
     paused: bool = False
     look_at: float = 0.0
-    judged: bool = False
     apart: bool = False
     lapsed: frozenset[int] = frozenset()
     counted: int = 0
@@ -159,7 +157,7 @@ class JobPods:
 
     @property
     def indexes(self) -> int:
-        """How many of its pods can be foreseen."""
+        """How many of its pods can be expected."""
         job = self.job
         return (job.completions or job.parallelism) if isinstance(job, Job) and self.planned else job.width
 
@@ -175,49 +173,52 @@ class JobPods:
 
     @property
     def spent(self) -> bool:
-        """Whether it was resumed without a plan, and none of its pods is foreseen any more."""
-        return not (self.planned or self.job.suspended or self.foreseen)
+        """Whether it was resumed without a plan, and none of its pods is expected any more."""
+        return not (self.planned or self.job.suspended or self.expected)
 
     @property
     def claims(self) -> bool:
-        """Whether its foreseen pods are taken over by pods of any index, because it is resumed without a plan."""
+        """Whether its expected pods are taken over by pods of any index, because it is resumed without a plan."""
         return not self.planned and (self.written or not self.job.suspended)
 
     def missing(self) -> dict[int, str]:
-        """Return the indexes whose pods are to be foreseen, each with its node, "" before it is planned."""
+        """Return the indexes whose pods are to be expected, each with its node, "" before it is planned."""
         job = self.job
         if self.claims:
-            return {index: "" for index in self.foreseen if index not in self.lapsed}
+            return {index: "" for index in self.expected if index not in self.lapsed}
         if self.waits:
             # The API server lets nobody change the template while pods from before still exist.
-            if any(not pod.finished for some in self.pods.values() for pod in some.values()):
+            if self._alive():
                 return {}
             return {index: "" for index in range(self.indexes) if not (self.planned and self._taken(index))}
         if job.suspended or not isinstance(job, Job):
             return {}
         planned = ((index, node) for index, node in enumerate(job.nodes[: job.completions]) if node)
-        missing = (one for one in planned if one[0] not in self.lapsed and not self._taken(one[0]))
+        missing = (place for place in planned if place[0] not in self.lapsed and not self._taken(place[0]))
         return dict(islice(missing, max(job.parallelism - self._alive(), 0)))
 
     def _alive(self) -> int:
         """Return how many of its pods haven't ended. The Job controller has no more than its parallelism."""
         return sum(not pod.finished for some in self.pods.values() for pod in some.values())
 
+    def take(self, pods: Sequence[Pod]) -> None:
+        """Take the shapes of its pods from those that a dry run has returned, one of each group."""
+        self.refused = next(filter(None, map(unsuited, pods)), "")
+        self._set_shapes(pods)
+
     def shaped(self) -> bool:
-        """Return whether the shape of its pods is known. If need be, take it from an existing pod; judge new shapes."""
+        """Return whether the shapes of its pods are known; if need be, take one from a pod that exists."""
         if not self.shapes:
-            pods = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
-            self.shapes = tuple(shape(pod) for pod in islice(pods, 1))
-        if self.shapes and not self.judged:
-            self._judge()
+            existing = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
+            self._set_shapes(islice(existing, 1))
         return bool(self.shapes)
 
-    def _judge(self) -> None:
-        """Find out whether its pods make one gang, and whether it can wait without them."""
-        self.judged = True
-        probe = self.pod(0, "")
-        self.apart = self.workloads.membership(probe).key.convention is Convention.ALONE
-        self.workloads.forget(probe.uid)
+    def _set_shapes(self, pods: Iterable[Pod]) -> None:
+        """Set the shapes, and find out whether its pods make one gang and whether it can wait without them."""
+        self.shapes = tuple(map(shape, pods))
+        if not self.shapes:
+            return
+        self.apart = self.workloads.membership(self.pod(0, "")).key.convention is Convention.ALONE
         if self.apart and not (self.job.queued or self.job.queued_since):
             self.refused = "its pods are gangs by themselves"
         elif self.planned and not self.shapes[0].direct:
@@ -227,7 +228,7 @@ class JobPods:
         """Return whether it may need an action without a new observation."""
         if self.job.suspended:
             return self.job.held_for_placement and not (self.waits and self.shapes)
-        return bool(self.foreseen or self.missing())
+        return bool(self.expected or self.missing())
 
     def _taken(self, index: int) -> bool:
         """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
@@ -238,7 +239,7 @@ class JobPods:
         return pods is not None and any(pod.phase != "Failed" for pod in pods.values())
 
     def pod(self, index: int, node: str) -> Pod:
-        """Return the foreseen pod of that index, steered to ``node`` where there is one."""
+        """Return the expected pod of that index, steered to ``node`` where there is one."""
         job, common = self.job, self._shape(index)
         numbered = {COMPLETION_INDEX: str(index)} if isinstance(job, Job) and job.indexed else {}
         labels = common.labels
@@ -254,7 +255,7 @@ class JobPods:
         )
 
     def _shape(self, index: int) -> Pod:
-        """Return the shape of the group to which the foreseen pod of that index belongs."""
+        """Return the shape of the group to which the expected pod of that index belongs."""
         for pods, common in zip(self.job.groups, self.shapes, strict=False):
             if index < pods:
                 return common

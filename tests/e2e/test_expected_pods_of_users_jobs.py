@@ -1,4 +1,4 @@
-"""Jobs that are placed at birth, and what their users do to them meanwhile; the test plays the leader."""
+"""Jobs placed before their pods exist, and what their users do to them meanwhile; the test plays the leader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
-from tests.e2e.births import (
+from tests.e2e.expected_pods import (
     Leader,
     as_created_by_its_job,
     created,
