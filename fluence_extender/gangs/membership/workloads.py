@@ -73,7 +73,8 @@ NAMING_LABELS = frozenset((GROUP_LABEL, *COSCHEDULING_NAMES, JOB_SET_UID, *KINDS
 def _refs(pod: Pod, gang: GangKey | None) -> list[Name | type]:
     """Return what a pod's membership may depend on.
 
-    These are the names and uids of objects in its namespace, and the kinds of which it matters whether they are served.
+    These are names and uids of objects in its namespace, and kinds of objects, of which it only matters whether they
+    are served.
     The labels of a pod's Job may name a group, too; then ``gang`` has that name.
     """
     labels = pod.labels.keys() & NAMING_LABELS

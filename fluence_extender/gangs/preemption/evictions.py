@@ -127,7 +127,7 @@ class Evictions:
         self._terminating.setdefault(uid, self._core.clock())
 
     def departures(self, held: Container[str]) -> Departures:
-        """Return the pods that depart, of those that are ``held``."""
+        """Return which of the pods ``held`` depart."""
         now, limits = self._core.clock(), self._core.limits
         late_at = {uid: since + limits.leaving for uid, since in self._present_terminating().items()}
         late = tuple(uid for uid, end in late_at.items() if end <= now)

@@ -93,7 +93,7 @@ def cost(victims: Iterable[Victim]) -> Cost:
 
 Chosen = tuple[Victim, ...]
 Fits = Callable[[frozenset[str]], bool]
-"""Returns whether the preemptor fits once the pods of these uids are gone."""
+"""Returns whether the preemptor fits once these pods are gone, which are given by uid."""
 
 
 def choose(candidates: Sequence[Victim], fits: Fits, trials: int) -> Chosen | None:
