@@ -232,8 +232,7 @@ class Executor:
             if GATE in latest.gates:
                 revision = await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, annotations))
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
-            self._lifecycle.nominated(pod.uid, node, revision)
-            self._lifecycle.steered(pod.uid)
+            self._lifecycle.steered(pod.uid, node, revision)
         except Gone:
             return
         except ClusterError as error:

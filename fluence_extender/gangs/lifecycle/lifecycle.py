@@ -101,10 +101,9 @@ class Lifecycle:
         pod, found = member.pod, self._registry.member(member.pod.uid)
         assert found is not None, "the registry knows each pod of ours that has changed"
         gang = found[0]
-        if pod.refusal and member.written.failure:
+        if pod.refusal:
             # kube-scheduler refuses a pod before any Binding.
             member.written = replace(member.written, failure="")
-        if pod.refusal:
             verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
             member.refusals = replace(member.refusals, verdicts=verdicts)
         if rejected_now(pod, before):
@@ -279,8 +278,7 @@ class Lifecycle:
         for uid in uids:
             found = self._registry.member(uid)
             if found is not None and found[1].written.node is not None:
-                self.nominated(uid, found[1].written.node, 0)
-                self.steered(uid)
+                self.steered(uid, found[1].written.node, 0)
 
     def not_resumed(self, uid: str, unclear: bool = False) -> None:
         """Record that the patch which resumes a Job has failed; if ``unclear``, it may have taken effect."""
@@ -304,8 +302,9 @@ class Lifecycle:
             self._registry.dirty.add(gang.key)
             self._look_at_nomination(gang, member)
 
-    def steered(self, uid: str) -> None:
-        """Record that the pod was told its place, so that nothing is wrong with that any more."""
+    def steered(self, uid: str, node: str, revision: int) -> None:
+        """Record that the pod was told its place, as in `nominated`; nothing is wrong with that any more."""
+        self.nominated(uid, node, revision)
         found = self._registry.member(uid)
         if found is None:
             return

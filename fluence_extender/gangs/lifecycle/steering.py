@@ -36,9 +36,11 @@ class Steering:
 
         If the gang is ``undone`` for some reason, its bound members are evicted.
         """
-        told = [one for one in gang.members.values() if not one.bound and one.assignment and not one.steered]
-        free = bool(told) and may_bind_direct(gang)
-        expected = [one for one in told if one.pod.expected and (free or not one.pod.direct)]
+        waiting = [
+            one for one in gang.members.values() if not one.bound and one.assignment and not one.steered
+        ]
+        free = bool(waiting) and may_bind_direct(gang)
+        expected = [one for one in waiting if one.pod.expected and (free or not one.pod.direct)]
         started, writes = expected, list[Action](self._expected_pods.resumes(gang, expected))
         for member in gang.members.values():
             place = member.assignment
@@ -67,6 +69,9 @@ class Steering:
     def _may_start(self, member: Member, free: bool) -> bool:
         """Return whether a member may be bound or ungated; direct members may be bound if they are ``free``."""
         pod = member.pod
+        if member.bound or pod.expected:
+            # Nothing of that kind is written for it, and a pod that may be ungated counts as ungated from then on.
+            return False
         if pod.direct:
             return free and self._limits.binds_direct
         return not pod.claims or self._rooms.ungate(pod.uid)
