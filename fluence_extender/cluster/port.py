@@ -383,10 +383,10 @@ class Cluster(Protocol):
         """Resume a workload that is held for placement, so that its controller creates its pods.
 
         ``nodes`` are the nodes of a Job's pods by completion index, "" for an index without one. ``placed_with`` is the
-        text of the pods' `Promise`. With ``bound`` the API server binds the pods that are created within `BINDS_FOR`
-        seconds; it creates all others without a node. Raise `Gone`; `NoAnswer` if it may have been done all the same;
-        `Conflict` if the Job has changed since it was observed, or pods from before it was held still exist; and
-        `Invalid` if the API server refuses the change.
+        text of the pods' `PlaceRecord`. With ``bound`` the API server binds the pods that are created within
+        `BINDS_FOR` seconds; it creates all others without a node. Raise `Gone`; `NoAnswer` if it may have been done all
+        the same; `Conflict` if the Job has changed since it was observed, or pods from before it was held still exist;
+        and `Invalid` if the API server refuses the change.
         """
         ...
 

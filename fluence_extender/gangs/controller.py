@@ -42,14 +42,13 @@ from fluence_extender.gangs.planning.view import View
 from fluence_extender.gangs.queue.endings import Endings
 from fluence_extender.gangs.reporting.accounts import PodAccounts
 from fluence_extender.gangs.reporting.queue_status import QueueReports
-from fluence_extender.gangs.reporting.waits import waits
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Namespace
-from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
+from fluence_extender.model.workload import Job, Resumable, Workload
 from fluence_extender.placement.chooser import NodeChooser
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
@@ -237,8 +236,6 @@ class Controller:
             self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
             if issubclass(WORKLOADS[kind], Resumable):
                 self._list_jobs(WORKLOADS[kind], [one for one in workloads if isinstance(one, Resumable)])
-            elif kind is Kind.JOB_SET:
-                self._expected_pods.job_sets_listed(one for one in workloads if isinstance(one, JobSet))
             return
         for one in listed:
             self._put(one)
@@ -257,8 +254,6 @@ class Controller:
                 self.registry.put_workload(observed)
                 if isinstance(observed, Resumable):
                     self._put_job(observed)
-                elif isinstance(observed, JobSet):
-                    self._expected_pods.job_set_seen(observed)
 
     def _list_jobs(self, kind: type[Workload], jobs: Iterable[Resumable]) -> None:
         present = {job.uid: job for job in jobs}
@@ -290,8 +285,6 @@ class Controller:
                 self.registry.drop_workload(observed)
                 if isinstance(observed, Resumable):
                     self._expected_pods.job_gone(observed)
-                elif isinstance(observed, JobSet):
-                    self._expected_pods.job_set_gone(observed)
 
     def _put_node(self, node: Node) -> None:
         self.lifecycle.node_holds.put(node)
@@ -442,7 +435,7 @@ class Controller:
     def _begin_to_lead(self) -> None:
         self.registry.catch_up()
         self.lifecycle.admission.shares.take_over()
-        self._expected_pods.lead()
+        self._expected_pods.lead(True)
         self._find_shapes(whole=True)
         self.lifecycle.lead()
         if self._accounts is not None:
@@ -453,7 +446,7 @@ class Controller:
         self.leading = False
         if self._accounts is not None:
             self._accounts.stand_down()
-        self._expected_pods.stand_down()
+        self._expected_pods.lead(False)
         self._find_shapes(whole=True)
         self.lifecycle.preemption.forget()
         self.lifecycle.growth.forget()
@@ -500,9 +493,8 @@ class Controller:
         self.take_decided()
         self.lifecycle.resume_places(self._find_shapes())
         if not self.leading:
-            # A step settles gangs after they were taken off the changed ones.
-            self.registry.dirty.since_view.update(self.registry.dirty)
             self._standby.step()
+            self.lifecycle.passes.follow()
             return None
         return self.lifecycle.begin()
 
@@ -538,7 +530,7 @@ class Controller:
 
     def _count_waits(self, gang: Gang) -> None:
         """Tell the waits of a gang that has become whole."""
-        for reason, seconds in waits(gang):
+        for reason, seconds in gang.history.waits():
             self._ports.on_waited(gang.key.namespace, reason, gang.priority, seconds)
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:

@@ -69,7 +69,7 @@ def binding_annotations(
     """Return the annotations of the Binding.
 
     ``written`` are the annotations that the pod already has. A backend or attribute among them that the pod doesn't get
-    is set to "", and so is an unknown ``placed_with`` (the text of the pod's `Promise`), because a Binding can
+    is set to "", and so is an unknown ``placed_with`` (the text of the pod's `PlaceRecord`), because a Binding can
     overwrite annotations but not remove them. Where the devices come from several backends, the backends' names are
     joined by commas, and so are differing values of one attribute.
     """

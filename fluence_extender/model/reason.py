@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.notation import first_few
@@ -144,8 +145,11 @@ def queued(detail: str) -> Reason:
     return Reason(ReasonCode.QUEUED, f"queued: {detail}")
 
 
-def behind_reservation(closing: Sequence[str] = (), behind_gangs: bool = True) -> Reason:
+@lru_cache(64)
+def behind_reservation(closing: tuple[str, ...] = (), behind_gangs: bool = True) -> Reason:
     """Return the reason of a gang that would fit now, but not beside what is reserved.
+
+    Equal reasons are one object, because passes compare those of thousands of gangs.
 
     ``closing`` are the names of the operators' Reservations that close nodes before it would end. If ``behind_gangs``,
     room is kept free for gangs ahead of it.

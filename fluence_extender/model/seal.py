@@ -1,7 +1,7 @@
 """Seals on the records of places that the service writes on users' objects: nobody else can write such a record.
 
 A record says with which gang a pod got its place, how large that gang was, and to which queue the place is charged
-(`promise`). Users may write any annotation. So a record ends with a *seal*: a keyed digest over the record and the
+(`place_record`). Users may write any annotation. So a record ends with a *seal*: a keyed digest over the record and the
 object for which it was written. The record of a pod is sealed for the pod's uid and namespace. That of a Job's
 template is sealed for the Job, because the pods that are made of the template carry it: the seal names the Job by a
 digest of its uid.
@@ -56,7 +56,7 @@ class Seal:
         return cls((secrets.token_bytes(KEY_BYTES),))
 
     def on_pod(self, pod: Pod, record: str) -> str:
-        """Return a record of what the pod was promised, sealed for it; "" stays as it is."""
+        """Return a record of the pod's place, sealed for it; "" stays as it is."""
         return f"{record}{SEALED}{_digest(self._keys[0], pod.namespace, pod.uid, record)}" if record else ""
 
     def on_job(self, namespace: str, uid: str, record: str) -> str:

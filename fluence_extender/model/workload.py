@@ -107,8 +107,8 @@ class ResumableObject(WorkloadObject):
     ``priority_classes`` are the PriorityClasses that its pods name.
 
     What only Jobs have is empty for other kinds. ``nodes`` are those in its pod template, by completion index, and
-    ``placed_with`` is the `Promise` of the pods that get them. ``done`` are the ranges (first and last) of indexes that
-    have completed or failed for good, in order. ``job_set`` names the JobSet that controls it.
+    ``placed_with`` is the `PlaceRecord` of the pods that get them. ``done`` are the ranges (first and last) of indexes
+    that have completed or failed for good, in order. ``job_set`` names the JobSet that controls it.
     """
 
     api_version: ClassVar[str]

@@ -91,8 +91,8 @@ class Planner:
         self._topology = topology
         self.chooser = chooser or FirstFit()
         self._matching = Matching(eligibility, self._topology.place, self.chooser)
-        self._reasons = Reasons(eligibility)
-        self._partial_gangs = PartialGangs(eligibility, self._reasons)
+        self.reasons = Reasons(eligibility)
+        self._partial_gangs = PartialGangs(eligibility, self.reasons)
         self._by_first_fit = self if chooser is None else None
         self._last: tuple[tuple[Demand, ...], int, dict[TopologyConstraint | None, tuple[Demand, ...]]] = (
             (),
@@ -172,7 +172,7 @@ class Planner:
 
     def _reason(self, room: Room, no: NoPlace, progress: _Progress) -> Reason:
         """Return why there is no place at all, or otherwise why none meets the constraints."""
-        reason = self._reasons.reason(room, no)
+        reason = self.reasons.reason(room, no)
         near = progress.why if no.devices is None and reason.code is ReasonCode.BUSY else None
         return near or reason
 
@@ -251,7 +251,7 @@ class Planner:
         groups = self._matching.groups(room, task.demands)
         return [
             replace(shape, nodes=nodes)
-            for (shape, _), nodes in zip(groups, self._reasons.possible(room, groups), strict=True)
+            for (shape, _), nodes in zip(groups, self.reasons.possible(room, groups), strict=True)
         ]
 
 

@@ -110,8 +110,11 @@ class Reasons:
         return Reason(ReasonCode.BUSY, f"busy: {ruled_text(pods, fitting, wanted)} now", fitting)
 
     def lacking(self, room: Room, group: Group, part: Part) -> Reason:
-        """Return why equal members wait if only ``part`` of them fits now."""
-        return no_place_beside(self.shapes(room, [group]), part)
+        """Return why equal members wait of which only ``part`` fits now, if amounts alone decide that."""
+        shape, pods = group
+        (possible,) = self.possible(room, [group])
+        shapes = [ShapeNodes(shape, possible, self._eligibility.refusals(pods[0]))]
+        return self._never_a_place(room, shapes) or no_place_beside(shapes, part)
 
     def _never_a_place(self, room: Room, shapes: Sequence[ShapeNodes]) -> Reason | None:
         """Return `never_a_place`. It is cached, because many waiting gangs are alike.
@@ -132,7 +135,10 @@ class Reasons:
             claims,
             *(
                 # The index returns the same tuple of nodes each time, and to compare thousands of names takes long.
-                (replace(one.shape, nodes=()), id(one.possible), one.tie, tuple(one.refusals.items()))
+                (
+                    (one.shape.requests, one.shape.count, one.shape.ports, one.shape.claim_room),
+                    (id(one.possible), one.tie, tuple(one.refusals.items())),
+                )
                 for one in shapes
             ),
         )
@@ -154,7 +160,8 @@ class Reasons:
                 count = len(some)
                 if tied is None:
                     refusals = {**self._eligibility.refusals(some[0]), **_kept_apart(room, some[0])}
-                    found.append(ShapeNodes(replace(shape, count=count), possible, refusals))
+                    own = shape if count == shape.count else replace(shape, count=count)
+                    found.append(ShapeNodes(own, possible, refusals))
                     continue
                 refused = (refusal(some[0], known[name]) for name in tied if name in known)
                 found.append(
@@ -199,7 +206,8 @@ def no_place_beside(shapes: Sequence[ShapeNodes], part: Part) -> Reason:
     reason = busy(min(part.members, wanted - 1), wanted, part.short_of)
     if part.short_of == (ALONE,) and len(shapes) == 1:
         reason = replace(reason, text=f"busy: {different_nodes(part.members, wanted)} now")
-    return replace(reason, text=f"{reason.text}{_refused(_passing_refusals(shapes))}")
+    refused = _refused(_passing_refusals(shapes))
+    return replace(reason, text=f"{reason.text}{refused}") if refused else reason
 
 
 def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason | None:

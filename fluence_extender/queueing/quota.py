@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.tree import Amount, QuotaTree
 
 NONE: Mapping[str, int] = {}
@@ -28,28 +26,6 @@ class Excess:
     queue: str
     resource: str
     most: int
-
-
-class QuotaLine(NamedTuple):
-    """Names the line of the gangs of one queue that its quota keeps waiting."""
-
-    queue: str
-
-
-LimitLine = tuple[str, str | None] | QuotaLine
-"""Names the line in which a gang waits: for a queue's or a user's limit on running gangs, or for a queue's quota."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """What a gang lacked when its queue's quota kept it waiting.
-
-    With ``more`` its queue would have exceeded its quota, as ``excess`` says. It asks for ``asks`` altogether.
-    """
-
-    more: Amount
-    excess: Excess
-    asks: Resources
 
 
 class QuotaUse:

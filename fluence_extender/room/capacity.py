@@ -246,6 +246,7 @@ class LiveCapacity:
         self._view = view
         self._table = CapacityTable()
         self._viewed: dict[str, NodeCapacity] = {}
+        self._frozen = CapacityTable()
         self._mark = -1
         self.revision = 0
 
@@ -273,3 +274,11 @@ class LiveCapacity:
                 if min(capacity.free.values(), default=0) < 0:
                     self._table.put(name, capacity)
         return self._table
+
+    def frozen(self) -> CapacityTable:
+        """Return a table that never changes: the same one until the capacity does."""
+        table = self.now()
+        if self._frozen.revision != table.revision:
+            self._frozen = table.copy()
+            self._frozen.revision = table.revision
+        return self._frozen

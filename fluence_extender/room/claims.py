@@ -266,13 +266,6 @@ class ClaimRooms:
             for key in [key for key in self._hosted if any(one.shared == name for one in key[0])]:
                 del self._hosted[key]
 
-    def rename(self, uid: str, new: str) -> None:
-        """Record a pod under its new uid."""
-        waiter = self._waiters.get(uid)
-        if waiter is not None:
-            self.drop(uid)
-            self.put(new, waiter.node, waiter.claims, waiter.ungated)
-
     # How much is counted.
 
     @contextmanager

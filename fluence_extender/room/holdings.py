@@ -20,7 +20,7 @@ from fluence_extender.model.resources import NOTHING, Resources
 ANY_ADDRESS = "0.0.0.0"
 
 
-class Strength(IntEnum):
+class Firmness(IntEnum):
     """How firmly a pod holds its place: in a conflict the stronger one keeps it."""
 
     PLANNED = 1
@@ -35,7 +35,7 @@ class Holding(Struct, frozen=True):
     name: str
     assignment: Assignment
     requests: Resources
-    strength: Strength
+    firmness: Firmness
     ports: tuple[HostPort, ...] = ()
 
     @property
@@ -90,9 +90,9 @@ class Holdings(MutableMapping[str, Holding]):
         return len(self._present)
 
 
-def holding_of(pod: Pod, assignment: Assignment, strength: Strength) -> Holding:
+def holding_of(pod: Pod, assignment: Assignment, firmness: Firmness) -> Holding:
     """Return what a pod holds at its place ``assignment``."""
-    return Holding(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
+    return Holding(pod.namespace, pod.name, assignment, pod.requests, firmness, pod.host_ports)
 
 
 def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
@@ -201,13 +201,6 @@ class NodeAccount:
             self._foreign.discard(uid)
             self.foreign_use = self.foreign_use - requests
         self._note(self.name)
-
-    def rename(self, uid: str, new: str) -> None:
-        """Count one of our pods under its ``new`` uid; nothing happens when it isn't counted."""
-        if uid in self._users:
-            self._users[new] = self._users.pop(uid)
-        if uid in self._ports:
-            self._ports[new] = self._ports.pop(uid)
 
     def sums(self) -> tuple[Resources, Resources]:
         """Return what ``free`` and ``foreign_use`` have to be, added up from the pods."""

@@ -118,15 +118,6 @@ class KeptApart:
                 self._unfile(entry)
         self._unions.clear()
 
-    def rename(self, uid: str, pod: Pod) -> None:
-        """Keep what is known of a pod, which was expected under ``uid``, under its own uid and name."""
-        known, holder = self.placed.of(uid), self._holders.get(uid)
-        self.drop(uid)
-        if known is not None:
-            self.placed.put(pod, known[1])
-        if holder is not None:
-            self._put(pod.uid, _Holder(holder.namespace, pod.name, holder.node, holder.terms, holder.bound))
-
     def has_bound(self, uid: str) -> None:
         """Record that a planned pod is bound to its node."""
         holder = self._holders.get(uid)

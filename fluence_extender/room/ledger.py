@@ -7,6 +7,7 @@ A pod that the cluster reports as bound is always counted, even if there is no c
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from fluence_extender.room.devices import (
     shares_of,
     shares_of_bound,
 )
-from fluence_extender.room.holdings import Holding, Holdings, Journal, NodeAccount, Strength, holding_of
+from fluence_extender.room.holdings import Firmness, Holding, Holdings, Journal, NodeAccount, holding_of
 from fluence_extender.room.holds import GangNodes, HeldNodes
 from fluence_extender.room.kept_apart import KeptApart
 from fluence_extender.room.order import NodeOrder
@@ -134,7 +135,7 @@ class Ledger:
         )
         return Room(
             self.free.now().copy(),
-            self.whole.now().copy(),
+            self.whole.frozen(),
             self._present_device_use().copy(),
             facts,
             self.held_nodes.copy(),
@@ -149,7 +150,7 @@ class Ledger:
         pod, node = placed
         requests = self._accounts[node].users[uid]
         return Holding(
-            pod.namespace, pod.name, Assignment(uid, node), requests, Strength.BOUND, pod.host_ports
+            pod.namespace, pod.name, Assignment(uid, node), requests, Firmness.BOUND, pod.host_ports
         )
 
     @property
@@ -191,7 +192,7 @@ class Ledger:
         if not self._present_device_use().over:
             return True
         use = DeviceUse(catalogue)
-        for uid in sorted(self._device_holders, key=lambda uid: (-self._holdings[uid].strength, uid)):
+        for uid in sorted(self._device_holders, key=lambda uid: (-self._holdings[uid].firmness, uid)):
             if uid == pod.uid:
                 break
             use.add(self._holdings[uid].assignment.devices)
@@ -312,7 +313,7 @@ class Ledger:
         closed = {name for name in touched if name not in self._nodes or name in self._negative}
         if not closed:
             for pod, place in places:
-                self._allocate(pod, place, gang, Strength.PLANNED)
+                self._allocate(pod, place, gang, Firmness.PLANNED)
             closed = self._note_negative(touched)
             if closed:
                 version = self.version
@@ -324,18 +325,18 @@ class Ledger:
             name = min(closed)
             raise NoCapacity(f"node {name} {'has no room left' if name in self._nodes else 'is gone'}")
 
-    def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
+    def adopt(self, pod: Pod, gang: object, firmness: Firmness) -> Assignment:
         """Count a bound pod, even without capacity; return what it holds."""
-        return self.adopt_all(((pod, gang),), strength)[0]
+        return self.adopt_all(((pod, gang),), firmness)[0]
 
-    def adopt_all(self, bound: Iterable[tuple[Pod, object]], strength: Strength) -> list[Assignment]:
+    def adopt_all(self, bound: Iterable[tuple[Pod, object]], firmness: Firmness) -> list[Assignment]:
         """Count bound pods, each with its gang, as `adopt` does; the earlier pod has the first choice of devices."""
         assignments: list[Assignment] = []
         for pod, gang in bound:
             self.release(pod.uid)
             shares, final = shares_of_bound(pod, self._present_device_use()) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
-            self._allocate(pod, assignment, gang, strength)
+            self._allocate(pod, assignment, gang, firmness)
             self._note_negative((pod.node,))
             if not final:
                 self.lacking_devices.add(pod.uid)
@@ -351,7 +352,7 @@ class Ledger:
         if isinstance(devices, str):
             return None
         assignment = Assignment(pod.uid, node, shares_of(devices))
-        self._allocate(pod, assignment, gang, Strength.COMMITTED)
+        self._allocate(pod, assignment, gang, Firmness.COMMITTED)
         return assignment
 
     def amend(self, pod: Pod) -> None:
@@ -380,29 +381,27 @@ class Ledger:
         """Return the gated pods that may wait until a pod on their node has its devices, or has gone."""
         return self._claim_rooms.gated_beside(uid)
 
-    def rename(self, uid: str, pod: Pod, gang: object) -> None:
+    def hand_over(self, uid: str, pod: Pod, gang: object) -> None:
         """Give ``pod`` of ``gang`` what ``uid`` holds, the uid under which the pod was expected."""
-        held = self._holdings.pop(uid, None)
+        held = self._holdings.get(uid)
         if held is None:
             return
-        assignment = Assignment(pod.uid, held.assignment.node, held.assignment.devices)
-        self._holdings[pod.uid] = replace(held, name=pod.name, assignment=assignment)
-        self._claim_rooms.rename(uid, pod.uid)
-        self.kept_apart.rename(uid, pod)
-        self.gang_nodes.remove(uid)
-        self.gang_nodes.add(pod.uid, assignment.node, gang)
-        self._account(assignment.node).rename(uid, pod.uid)
-        for uids in (self.lacking_devices, self._device_holders):
-            if uid in uids:
-                uids.remove(uid)
-                uids.add(pod.uid)
+        served = uid not in self.lacking_devices
+        self._free(held)
+        assignment = Assignment(pod.uid, held.node, held.assignment.devices)
+        if (pod.requests, pod.host_ports) != (held.requests, held.ports):
+            # There may be no room for more than is held.
+            pod = dataclasses.replace(pod, requests=held.requests, host_ports=held.ports)
+        self._allocate(pod, assignment, gang, held.firmness)
+        if not served:
+            self.lacking_devices.add(pod.uid)
 
-    def strengthen(self, uid: str, strength: Strength) -> None:
-        """Raise the strength with which a pod holds its place; it never becomes weaker."""
+    def raise_firmness(self, uid: str, firmness: Firmness) -> None:
+        """Raise the firmness with which a pod holds its place; it never becomes weaker."""
         held = self._holdings.get(uid)
-        if held is not None and held.strength < strength:
-            self._holdings[uid] = replace(held, strength=strength)
-            if strength is Strength.BOUND:
+        if held is not None and held.firmness < firmness:
+            self._holdings[uid] = replace(held, firmness=firmness)
+            if firmness is Firmness.BOUND:
                 self.kept_apart.has_bound(uid)
                 if self.kept_apart.placed.counted(uid):
                     self.changed()
@@ -412,18 +411,9 @@ class Ledger:
         held = self._holdings.get(uid)
         if held is None:
             return
-        if held.assignment.devices:
-            self._present_device_use().add(held.assignment.devices, -1)
-            self._device_holders.discard(uid)
-        del self._holdings[uid]
-        node = held.assignment.node
-        self.lacking_devices.discard(uid)
-        self._claim_rooms.drop(uid)
-        self.kept_apart.drop(uid)
-        self._account(node).remove(uid)
-        self.gang_nodes.remove(uid)
-        self._note_negative((node,))
-        self._forget_empty(node)
+        self._free(held)
+        self._note_negative((held.node,))
+        self._forget_empty(held.node)
         self.changed()
 
     # Inside.
@@ -433,19 +423,31 @@ class Ledger:
         if self.kept_apart.placed.put(pod, pod.node):
             self.changed()
 
-    def _allocate(self, pod: Pod, assignment: Assignment, gang: object, strength: Strength) -> None:
-        held = holding_of(pod, assignment, strength)
+    def _allocate(self, pod: Pod, assignment: Assignment, gang: object, firmness: Firmness) -> None:
+        held = holding_of(pod, assignment, firmness)
         use = self._present_device_use() if assignment.devices else None
         self._holdings[pod.uid] = held
         self._claim_rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
-        counted = self.kept_apart.put(pod, assignment.node, strength is Strength.BOUND)
-        if counted and strength is Strength.BOUND:
+        counted = self.kept_apart.put(pod, assignment.node, firmness is Firmness.BOUND)
+        if counted and firmness is Firmness.BOUND:
             self.changed()
         if use is not None:
             self._device_holders.add(pod.uid)
             use.add(assignment.devices)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).add(pod.uid, pod.requests, foreign=False, ports=pod.host_ports)
+
+    def _free(self, held: Holding) -> None:
+        uid = held.uid
+        if held.assignment.devices:
+            self._present_device_use().add(held.assignment.devices, -1)
+            self._device_holders.discard(uid)
+        del self._holdings[uid]
+        self.lacking_devices.discard(uid)
+        self._claim_rooms.drop(uid)
+        self.kept_apart.drop(uid)
+        self._account(held.node).remove(uid)
+        self.gang_nodes.remove(uid)
 
     def _account(self, name: str) -> NodeAccount:
         account = self._accounts.get(name)

@@ -23,7 +23,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.room.claims import ClaimRoom, ClaimRooms
 from fluence_extender.room.devices import DeviceUse
-from fluence_extender.room.holdings import Holding, Strength, holding_of
+from fluence_extender.room.holdings import Firmness, Holding, holding_of
 from fluence_extender.room.holds import GangNodes, HeldNodes, Hold
 from fluence_extender.room.kept_apart import NO_NODES, KeptApart
 from fluence_extender.room.order import NodeOrder
@@ -184,7 +184,7 @@ class Room:
     def take(self, places: Iterable[tuple[Pod, Assignment]]) -> Room:
         """Return the room that is left once pods of the gang have these places."""
         new = {
-            pod.uid: TakenPlace(pod, self.gang, holding_of(pod, place, Strength.PLANNED))
+            pod.uid: TakenPlace(pod, self.gang, holding_of(pod, place, Firmness.PLANNED))
             for pod, place in places
         }
         room = self._counted([placed.holding for placed in new.values()], [])
@@ -196,7 +196,7 @@ class Room:
         Rooms that were made of it before don't change.
         """
         facts = self.facts
-        taken = [(pod, holding_of(pod, place, Strength.PLANNED)) for pod, place in places]
+        taken = [(pod, holding_of(pod, place, Firmness.PLANNED)) for pod, place in places]
         for pod, held in taken:
             facts.kept_apart.put(pod, held.node, bound=False)
             _put_claims(facts.claims, pod, held.node)

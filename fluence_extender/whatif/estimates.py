@@ -21,7 +21,7 @@ from fluence_extender.gangs.execution.threads import short_switch_interval
 from fluence_extender.gangs.planning.one_pass import plan
 from fluence_extender.gangs.planning.pass_memory import PassMemory
 from fluence_extender.gangs.planning.view import View
-from fluence_extender.gangs.queue.book import BLOCKED, STOPPED
+from fluence_extender.gangs.queue.book import waits_for_turn
 from fluence_extender.gangs.queue.turns import RANK, ToTry
 from fluence_extender.model.gang import GangKey
 from fluence_extender.queueing.entry import NEVER
@@ -114,7 +114,7 @@ class Estimates:
     async def refresh(self) -> None:
         """Compute the estimates again if anything has changed that they depend on."""
         line = self._line()
-        state = self._controller.ledger.version, line, self._controller.queue.promised_starts()
+        state = self._controller.ledger.version, line, self._controller.queue.reserved_starts()
         if state == self._state:
             return
         self._state = state
@@ -127,7 +127,7 @@ class Estimates:
 
     def measure(self) -> None:
         """Measure the errors of the estimates of gangs that have got their places."""
-        for key, start in self._controller.queue.promised_starts().items():
+        for key, start in self._controller.queue.reserved_starts().items():
             if start < NEVER:
                 # The queue sets the start of such a gang as soon as it is reserved.
                 self._published.setdefault(key, _Published(start, start)).last = start
@@ -139,7 +139,7 @@ class Estimates:
             published = self._published.pop(key)
             if gang is None or not gang.alive():
                 continue
-            gang.starts_about = None
+            gang.remember(starts_about=None)
             self._missed("first", self._now() - published.first)
             self._missed("last", self._now() - published.last)
 
@@ -149,12 +149,10 @@ class Estimates:
 
         def waits_for_capacity(place: ToTry) -> bool:
             gang = gangs.get(place.key)
-            if gang is None or gang.reason is None or gang.reason.code not in (*BLOCKED, *STOPPED):
-                return False
-            return bool(gang.placeless())
+            return gang is not None and waits_for_turn(gang) and bool(gang.placeless())
 
         first = list(islice(filter(waits_for_capacity, turns.ready), MOST))
-        reserved = (place for key in self._controller.queue.promised_starts() if (place := turns.find(key)))
+        reserved = (place for key in self._controller.queue.reserved_starts() if (place := turns.find(key)))
         return sorted({*first, *(ToTry(place.rank, place.gang.key) for place in reserved)}, key=RANK)
 
     def _publish(self, found: Mapping[GangKey, float]) -> None:
@@ -166,11 +164,11 @@ class Estimates:
             old = gang.starts_about
             if at is None:
                 if old is not None:
-                    gang.starts_about = None
+                    gang.remember(starts_about=None)
                     self._controller.registry.revision += 1
                 continue
             published = self._published.setdefault(key, _Published(at, at))
             published.last = at
             if old is None or abs(at - old) > max(NOTICEABLE[0], NOTICEABLE[1] * (at - now)):
-                gang.starts_about = at
+                gang.remember(starts_about=at)
                 self._controller.registry.revision += 1

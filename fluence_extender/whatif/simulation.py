@@ -400,10 +400,16 @@ def _with_starting_pods(attempt: _Attempt) -> Reason | None:
 def _with_places(gang: Gang) -> Gang:
     """Return a gang whose members hold the places that were decided, so that others may preempt it."""
     gang.whole = True
-    for uid, member in gang.members.items():
+    for member in list(gang.members.values()):
         if member.assignment is not None:
-            gang.members[uid] = Member(
-                member.pod, member.membership, member.assignment, member.promise, submitted=member.submitted
+            gang.put(
+                Member(
+                    member.pod,
+                    member.membership,
+                    member.assignment,
+                    member.record,
+                    submitted=member.submitted,
+                )
             )
     return gang
 

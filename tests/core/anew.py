@@ -10,10 +10,9 @@ from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.actions import (
     Action,
     AskBudgets,
-    Clear,
     Evict,
     FindShapes,
-    NominateWaiting,
+    Nominate,
     Requeue,
     Resume,
     Steer,
@@ -25,7 +24,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import SEAL
 from tests.core.world import World
 
-DECISIONS = (Steer, Clear, NominateWaiting, AskBudgets, Evict, Resume, Requeue)
+DECISIONS = (Steer, Nominate, AskBudgets, Evict, Resume, Requeue)
 """What is done to work; all else tells somebody something."""
 
 LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
@@ -58,7 +57,7 @@ def standing(core: Controller) -> Standing:
             str(key): sorted(one.assignment.node for one in gang.alive() if one.assignment is not None)
             for key, gang in core.registry.gangs.items()
         },
-        {str(key): round(start, 3) for key, start in core.queue.promised_starts().items()},
+        {str(key): round(start, 3) for key, start in core.queue.reserved_starts().items()},
         {name: core.queue.admission.account(name) for name in sorted(core.queue.settings.made)},
     )
 

@@ -16,7 +16,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.workload import MpiJob, RayCluster
 from fluence_extender.placement.demand import Demand
-from fluence_extender.room.holdings import Holding, Strength
+from fluence_extender.room.holdings import Firmness, Holding
 from tests.core.job_controller import index_of
 from tests.core.planning import planner_for
 from tests.core.queue_laws import (
@@ -62,7 +62,7 @@ def equal_revisions_are_equal_answers(world: World) -> None:
 def an_audit_finds_nothing(world: World) -> None:
     """What the service itself compares while it runs agrees as well."""
     auditor = Auditor(world.controller, world.drifted.append)
-    drift = [one for differences in auditor.comparisons() for one in differences]
+    drift = [one for one in auditor.comparisons() if one is not None]
     assert not drift, drift
 
 
@@ -104,8 +104,8 @@ def holdings_are_those_of_living_pods(world: World) -> None:
         if pod.node:
             assert uid in allocations, f"{pod.key} is bound to {pod.node} and holds nothing"
             assert allocations[uid].assignment.node == pod.node
-            assert allocations[uid].strength is Strength.BOUND
-    expected = foreseen_pods(world)
+            assert allocations[uid].firmness is Firmness.BOUND
+    expected = expected_pods_of(world)
     for uid, held in allocations.items():
         if uid in expected:
             continue
@@ -116,7 +116,7 @@ def holdings_are_those_of_living_pods(world: World) -> None:
             assert found[1].assignment == held.assignment, f"{held.name} holds what isn't its place"
 
 
-def foreseen_pods(world: World) -> set[str]:
+def expected_pods_of(world: World) -> set[str]:
     """The uids of the pods that the cluster's Jobs will have: each index without a pod has at most one.
 
     A Job of a suspended JobSet has none. Of a Job whose pods aren't pinned, any may take over any of the expected ones.
@@ -169,14 +169,14 @@ def member_states_agree_with_ledger_and_cluster(world: World) -> None:
             assert held is None, f"{name} has ended and holds {held}"
         elif member.bound:
             assert held is not None, f"{name} is bound and holds nothing"
-            assert held.strength is Strength.BOUND, f"{name} is bound and its place is {held.strength}"
+            assert held.firmness is Firmness.BOUND, f"{name} is bound and its place is {held.firmness}"
             assert member.bound == held.assignment.node, f"{name} is bound to {member.bound} and holds {held}"
             assert pod.node in ("", member.bound), f"{name} is bound to {member.bound}"
         else:
             assert not pod.node, f"{name} isn't bound, on {pod.node}"
             if member.binding:
                 assert held is not None, f"{name} is being bound and holds nothing"
-                assert held.strength is not Strength.PLANNED, f"{name} is being bound and only planned"
+                assert held.firmness is not Firmness.PLANNED, f"{name} is being bound and only planned"
 
 
 def accounts_equal_the_cluster(world: World) -> None:
@@ -241,7 +241,7 @@ def _has_share(held: Holding, device: Device) -> bool:
 def _is_given(world: World, held: Holding) -> bool:
     """Whether the share can't be taken back: the pod is bound, or its Binding is on its way."""
     found = world.controller.registry.member(held.uid)
-    return held.strength is Strength.BOUND or (found is not None and found[1].binding)
+    return held.firmness is Firmness.BOUND or (found is not None and found[1].binding)
 
 
 def check_at_rest(world: World) -> None:

@@ -44,16 +44,16 @@ class _Part:
 class JobController:
     """Creates the pods of Indexed Jobs, and the Jobs of JobSets; ``run`` it as a task.
 
-    ``sets`` are the JobSets by name. ``quota`` is how many pods it may create, None for any number. ``born`` are the
-    pods that were created with their node, and ``late`` those that were created without one, by name. ``looked_at`` is
-    when it last looked at the Jobs. If ``direct``, there is the policy that tells direct pods from others.
+    ``sets`` are the JobSets by name. ``quota`` is how many pods it may create, None for any number. ``with_node`` are
+    the pods that were created with their node, and ``late`` those that were created without one, by name. ``looked_at``
+    is when it last looked at the Jobs. If ``direct``, there is the policy that tells direct pods from others.
     """
 
     def __init__(self, cluster: FaultyCluster, direct: bool) -> None:
         self.cluster = cluster
         self.direct = direct
         self.quota: int | None = None
-        self.born: list[str] = []
+        self.with_node: list[str] = []
         self.late: list[str] = []
         self.sets: dict[str, JobSet] = {}
         self._parts: dict[str, _Part] = {}
@@ -281,7 +281,7 @@ class JobController:
         if node and pod.direct and self.cluster.binds_at_birth(job.uid, self.looked_at):
             written = {**pod.annotations, PLACED_ANNOTATION: job.placed_with}
             pod = replace(pod, node=node, annotations=written)
-            self.born.append(pod.name)
+            self.with_node.append(pod.name)
         else:
             self.late.append(pod.name)
         self.cluster.put(pod)

@@ -92,7 +92,7 @@ class WithinLimits:
         for gang in world.controller.registry.gangs.values():
             placed = [one for one in gang.alive() if one.assignment is not None or one.pod.node]
             cores = sum(one.pod.amounts["cpu"] for one in placed)
-            if placed and gang.promised:
+            if placed and gang.must_be_completed:
                 lacking = [one for one in gang.pending() if one not in placed]
                 lacking = lacking[: max(gang.size - len(placed) - gang.ended, 0)]
                 due = begun.get(gang.key, cores + sum(one.pod.amounts["cpu"] for one in lacking))

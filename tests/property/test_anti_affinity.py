@@ -80,8 +80,10 @@ class World:
                 kept.has_bound(uid)
             case "rename", str(uid), str(new):
                 if uid in self.pods and new not in self.pods:
-                    self.pods[new] = self.pods.pop(uid)
-                    kept.rename(uid, replace(self.pods[new][0], uid=new, name=new))
+                    pod, node, bound = self.pods.pop(uid)
+                    self.pods[new] = replace(pod, uid=new, name=new), node, bound
+                    kept.drop(uid)
+                    kept.put(*self.pods[new])
             case "node", str(name), dict(found):
                 self.nodes[name] = Node(name, labels=found)
                 kept.nodes_changed()

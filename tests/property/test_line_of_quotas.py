@@ -1,4 +1,4 @@
-"""Gangs that a quota keeps waiting aren't tried until it may have room, and yet all start as if each were always tried.
+"""A pass tries no gang whose limit or quota it knows to be reached, and yet all start as if each were always tried.
 
 A cluster is compared with another one to which the same happens, and which tries every gang in every step.
 """
@@ -11,11 +11,12 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.lifecycle.rules import Rules
+from fluence_extender.gangs.planning.one_pass import Pass
 from fluence_extender.gangs.queue.quotas import excess_reason
 from fluence_extender.model.node import Node
 from fluence_extender.model.queue import Queue, QueueLimits, QueuePreemption, Quota, Reclaim
-from fluence_extender.queueing.quota import QuotaUse
+from fluence_extender.model.reason import ReasonCode
+from fluence_extender.queueing.quota import Excess, QuotaUse
 from tests.queueing.cluster import UNIT, Cluster, Slot, machine, rules
 
 NAMES = ("a", "b", "c", "d")
@@ -34,7 +35,7 @@ class Eager(Cluster):
 
         with (
             patch.object(controller, "step", eager_step),
-            patch.object(Rules, "_over_quota", lambda *_: None),
+            patch.object(Pass, "_limit", lambda *_: (None, False)),
         ):
             return super().decide(now)
 
@@ -101,29 +102,27 @@ def waiting(cluster: Cluster) -> set[str]:
     return {one.key.name for one in cluster.controller.registry.gangs.values() if one.placeless()}
 
 
-def kept_below(use: QuotaUse, queue: str, kind: str) -> int:
-    """What the queues below one keep, whether they use it or not."""
-    return sum(use.tree.branch(child).kept.get(kind, 0) for child in use.tree.branch(queue).children)
+def reached(use: QuotaUse, queue: str, kind: str, amount: int) -> Iterator[Excess]:
+    """The limits that a queue would exceed with so much more of a resource, counting what queues below keep."""
+    for name in use.tree.branch(queue).path:
+        branch = use.tree.branch(name)
+        kept = sum(use.tree.branch(child).kept.get(kind, 0) for child in branch.children)
+        most = branch.limit.get(kind)
+        if most is not None and use.used(name).get(kind, 0) + amount + kept > most:
+            yield Excess(name, kind, most)
 
 
 def reasons_are_true(cluster: Cluster) -> None:
     """A gang that waits for its quota still has to, and is told a limit that is in force and would be exceeded."""
     admission = cluster.controller.queue.admission
     for gang in cluster.controller.registry.gangs.values():
-        place, shortage = admission.usage.place(gang.key), gang.shortage
-        if place is not None and shortage is not None and gang.placeless():
-            use = admission.quotas.use
-            assert use.excess(place.queue, shortage.more) is not None
-            kind, most = shortage.excess.resource, shortage.excess.most
-            branch = use.tree.branch(shortage.excess.queue)
-            assert branch.limit[kind] == most
-            assert (
-                use.used(shortage.excess.queue).get(kind, 0)
-                + shortage.more[kind]
-                + kept_below(use, shortage.excess.queue, kind)
-                > most
-            )
-            assert gang.reason == gang.obstacle == excess_reason(shortage.excess, place.queue, shortage.asks)
+        place = admission.usage.place(gang.key)
+        over = gang.reason is not None and gang.reason.code is ReasonCode.OVER_QUOTA
+        if place is not None and over and gang.placeless():
+            use, asks = admission.quotas.use, place.asks
+            assert use.excess(place.queue, asks) is not None
+            limits = reached(use, place.queue, "cpu", asks["cpu"])
+            assert gang.reason in [excess_reason(one, place.queue, asks) for one in limits]
 
 
 @settings(deadline=None)

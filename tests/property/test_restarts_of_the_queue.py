@@ -368,7 +368,7 @@ class Restarts(RuleBasedStateMachine):
     def _due(self) -> bool:
         """Whether something was to happen by now that the running core finds at its next look at the clock."""
         queue = self.world.controller.queue
-        starts = list(queue.promised_starts().values())
+        starts = list(queue.reserved_starts().values())
         ends = queue.cluster.timeline.returns().tolist() if starts and queue.cluster is not None else []
         return min([*starts, *ends], default=math.inf) <= self.world.loop.time()
 

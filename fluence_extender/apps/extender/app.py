@@ -25,14 +25,14 @@ from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind, Regarding, ResourcesFile
 from fluence_extender.cluster.session import ClusterSession, open_session
+from fluence_extender.devices.evaluator import Evaluator
 from fluence_extender.devices.judge import Judge
 from fluence_extender.engine.errors import EngineError
 from fluence_extender.engine.library import Library
 from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.execution.evaluator import Evaluator
-from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
+from fluence_extender.gangs.leadership.audit import SHOWN_WITHIN, Auditor
 from fluence_extender.gangs.leadership.election import Election, keep_marked
 from fluence_extender.gangs.leadership.lease import ALONE, ByLease, Leadership
 from fluence_extender.gangs.lifecycle.limits import Limits
@@ -181,7 +181,7 @@ async def _run(
         controller,
         metrics.count_drift,
         session.own_pods,
-        lambda: session.open_for(Kind.POD) > SETTLE and session.staleness(Kind.POD) < FRESH,
+        lambda: session.open_for(Kind.POD) > SHOWN_WITHIN and session.staleness(Kind.POD) < FRESH,
         settings.audit_every,
         metrics.audits.inc,
     )

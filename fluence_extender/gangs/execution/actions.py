@@ -15,13 +15,6 @@ from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Clear:
-    """Take our nomination back from a pod whose plan was dropped."""
-
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True)
 class Steer:
     """Nominate the ``node`` for the pod, and remove our gate."""
 
@@ -38,8 +31,8 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class NominateWaiting:
-    """Nominate ``node``, which its victims are leaving, for a pod that waits."""
+class Nominate:
+    """Nominate ``node``, which its victims are leaving, for a pod that waits. "" takes its nomination back."""
 
     pod: Pod
     node: str
@@ -162,7 +155,7 @@ class FindShapes:
 class Resume:
     """Resume the workload, with a plan: ``nodes`` are those of its pods by index, "" where there is none.
 
-    ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are those of the expected pods. ``bound``: pods
+    ``placed_with`` is the text of the pods' `PlaceRecord`, and ``uids`` are those of the expected pods. ``bound``: pods
     that are created soon are bound by their creation.
     """
 
@@ -194,10 +187,9 @@ Report = ReportPod | ReportGroup | ReportMembers | ReportJob | ReportQueue | Rep
 """The actions that write what users read of an object."""
 
 Action = (
-    Clear
+    Nominate
     | Steer
     | Bind
-    | NominateWaiting
     | AskBudgets
     | RecordEvent
     | Evict

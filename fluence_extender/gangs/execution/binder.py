@@ -200,7 +200,7 @@ class Binder:
     def _annotations(self, gang: Gang, member: Member) -> dict[str, str]:
         """Return what the Binding of a member records."""
         assert member.assignment is not None
-        record = self._registry.seal.on_pod(member.pod, str(member.promise or ""))
+        record = self._registry.seal.on_pod(member.pod, str(member.record or ""))
         return binding_annotations(gang.key, member.assignment, member.pod.annotations, record)
 
     async def _bind(self, gang: Gang, member: Member, node: str) -> None:

@@ -26,11 +26,10 @@ from fluence_extender.gangs.execution.actions import (
     Action,
     AskBudgets,
     Bind,
-    Clear,
     Evict,
     FindShapes,
     KeepNode,
-    NominateWaiting,
+    Nominate,
     NoteJob,
     RecordEvent,
     Report,
@@ -102,8 +101,8 @@ class Executor:
         clears: list[asyncio.Task[None]] = []
         for action in actions:
             match action:
-                case Clear(pod):
-                    clears.append(self._spawn(pod.uid, self._clear(pod), (), self._turn(pod)))
+                case Nominate(pod, ""):
+                    clears.append(self._spawn(pod.uid, self._nominate(pod, ""), (), self._turn(pod)))
                 case Bind(pod, node):
                     # The binder has slots of its own.
                     self._spawn(pod.uid, self._bind(pod, node), tuple(clears), nullcontext())
@@ -111,9 +110,8 @@ class Executor:
                     self._spawn(pod.uid, self._steer(pod, node), tuple(clears), self._turn(pod))
                 case RecordEvent():
                     self.record_event(action)
-                case NominateWaiting(pod, node):
-                    work = self._nominate_waiting(pod, node)
-                    self._spawn(pod.uid, work, tuple(clears), self._turn(pod))
+                case Nominate(pod, node):
+                    self._spawn(pod.uid, self._nominate(pod, node), tuple(clears), self._turn(pod))
                 case AskBudgets(preemptor):
                     turn = self._writes.taken(preemptor.namespace)
                     self._spawn("", self._ask_budgets(action), (), turn)
@@ -194,16 +192,6 @@ class Executor:
         except Exception:
             log.exception("a write was given up because of a fault")
 
-    async def _clear(self, pod: Pod) -> None:
-        try:
-            revision = await self._fence.write(lambda cluster: cluster.nominate(pod, ""))
-            self._lifecycle.nominated(pod.uid, "", revision)
-        except Gone:
-            return
-        except ClusterError as error:
-            log.warning("nomination not cleared; trying again", pod=pod.key, error=str(error))
-            self._write_again(STEER_PAUSE, pod.uid, "")
-
     async def _bind(self, pod: Pod, node: str) -> None:
         try:
             await self._binder.bind_direct(pod.uid, node)
@@ -218,7 +206,7 @@ class Executor:
             return
         _, member = found
         latest = member.pod
-        annotations = {PLACED_ANNOTATION: self._registry.seal.on_pod(latest, str(member.promise or ""))}
+        annotations = {PLACED_ANNOTATION: self._registry.seal.on_pod(latest, str(member.record or ""))}
         recorded = GATE in latest.gates or annotations.items() <= latest.annotations.items()
         revision = latest.revision
         # The watch may not yet show that an earlier nomination was taken back.
@@ -258,13 +246,14 @@ class Executor:
 
         asyncio.get_running_loop().call_later(pause, report)
 
-    async def _nominate_waiting(self, pod: Pod, node: str) -> None:
+    async def _nominate(self, pod: Pod, node: str) -> None:
+        """Nominate a node for a pod that has no place, or take its nomination back if ``node`` is ""."""
         found = self._registry.member(pod.uid)
-        if found is None or found[1].assignment is not None or found[1].held_node != node:
+        outdated = found is None or found[1].assignment is not None or found[1].held_node != node
+        if node and outdated:
             return
         try:
-            latest = found[1].pod
-            revision = await self._fence.write(lambda cluster: cluster.nominate(latest, node))
+            revision = await self._fence.write(lambda cluster: cluster.nominate(pod, node))
             self._lifecycle.nominated(pod.uid, node, revision)
         except Gone:
             return

@@ -4,8 +4,7 @@ The audit compares the objects as the watch shows them. Now and then it also lis
 observations. It works in slices of milliseconds, between which observations come in and filter calls are answered. Each
 object is compared and repaired within one slice, so a change between slices is never taken for drift.
 
-Invariant: a repair never moves a bound pod. It takes a planned place away only if the ledger can't hold it, and then
-the gang is planned anew.
+Invariant: a repair never moves a bound pod. If the ledger doesn't hold a planned place, the gang is planned anew.
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 import structlog
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Changed, Deleted, Kind, ListOwnPods, OwnPods
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.room import audit
 from fluence_extender.room.audit import Drift, DriftKind
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +32,7 @@ SLICE = 0.002
 LOOK_EVERY = 5
 """The number of audits from one list of our pods to the next."""
 
-SETTLE = 5.0
+SHOWN_WITHIN = 5.0
 """Seconds within which the watch should show what a list has shown."""
 
 
@@ -84,8 +82,8 @@ class Auditor:
         """Compare everything once; repair the drifts, and return them."""
         found: list[Drift] = []
         began = time.perf_counter()
-        for differences in self.comparisons():
-            for drift in differences:
+        for drift in self.comparisons():
+            if drift is not None:
                 self._mend(drift)
                 found.append(drift)
             if time.perf_counter() - began > SLICE:
@@ -93,30 +91,22 @@ class Auditor:
                 began = time.perf_counter()
         return found
 
-    def comparisons(self) -> Iterator[list[Drift]]:
-        """Iterate over the drifts of one object after the other; nothing is repaired."""
+    def comparisons(self) -> Iterator[Drift | None]:
+        """Compare one object after the other; return for each how it differs. Nothing is repaired."""
         controller, ledger = self._controller, self._controller.ledger
-        for uid in list(controller.pods):
-            pod = controller.pods.get(uid)
-            if pod is not None:
-                yield list(audit.of_pod(ledger, pod, self._place(uid)))
-        for uid in list(ledger.foreign):
-            if uid not in controller.pods:
-                yield list(audit.of_foreign_gone(ledger, uid))
-        for uid in list(ledger.holdings):
-            held = ledger.holdings.get(uid)
-            if held is not None:
-                yield list(audit.of_holding(ledger, held, controller.pods.get(uid), self._place(uid)))
+        for uid in dict.fromkeys(chain(controller.pods, ledger.holdings, ledger.foreign)):
+            found = controller.member(uid)
+            place = found[1].assignment if found is not None else None
+            yield audit.of_pod(ledger, uid, controller.pods.get(uid), place)
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
-            yield list(audit.of_node(ledger, name, controller.eligibility.nodes.get(name)))
-
-    def _place(self, uid: str) -> Assignment | None:
-        found = self._controller.member(uid)
-        return found[1].assignment if found is not None else None
+            yield audit.of_node(ledger, name, controller.eligibility.nodes.get(name))
 
     def _mend(self, drift: Drift) -> None:
         self._count(drift.kind)
-        done = repair(self._controller, drift)
+        if drift.kind is DriftKind.NODE_DIFFERS:
+            take_node_anew(self._controller, drift.subject)
+        else:
+            take_pod_anew(self._controller, drift.uid)
         log.error(
             "drift found and mended",
             kind=str(drift.kind),
@@ -124,7 +114,6 @@ class Auditor:
             uid=drift.uid,
             found=drift.found,
             expected=drift.expected,
-            repair=done,
         )
 
     # The cluster itself.
@@ -140,7 +129,7 @@ class Auditor:
             suspected = _differences(await look(before), before)
             if not suspected or not self._watching():
                 return []
-            await asyncio.sleep(SETTLE)
+            await asyncio.sleep(SHOWN_WITHIN)
             again = self._controller.versions()
             if not self._watching():
                 return []
@@ -166,7 +155,7 @@ class Auditor:
                 continue
             found = f"version {known.resource_version}" if known is not None else "unknown"
             expected = f"version {pod.resource_version}" if pod is not None else "gone"
-            drift = Drift(DriftKind.MISSED_BY_WATCH, about.key, found, expected, uid, about.node)
+            drift = Drift(DriftKind.MISSED_BY_WATCH, about.key, found, expected, uid)
             self._count(drift.kind)
             self._controller.observe(Changed(Kind.POD, pod) if pod is not None else Deleted(Kind.POD, about))
             log.error(
@@ -186,61 +175,30 @@ def _differences(look: OwnPods, known: Mapping[str, str]) -> dict[str, Pod | Non
     return found
 
 
-def repair(controller: Controller, drift: Drift) -> str:
-    """Repair one drift; return what was done, in a few words for the log."""
-    ledger = controller.ledger
-    match drift.kind:
-        case DriftKind.FOREIGN_DIFFERS:
-            return _count_foreign(controller, drift.uid)
-        case DriftKind.NODE_DIFFERS:
-            return _take_node(controller, drift.node)
-        case DriftKind.ACCOUNT_DIFFERS:
-            ledger.recount(drift.node)
-            return "the node was counted anew"
-    found = controller.member(drift.uid)
+def take_pod_anew(controller: Controller, uid: str) -> None:
+    """Have the ledger count what a pod uses if it has its node; otherwise its place is taken back."""
+    ledger, pod, found = controller.ledger, controller.pods.get(uid), controller.member(uid)
+    runs = pod is not None and bool(pod.node) and not pod.finished
+    ledger.drop_foreign(uid)
+    ledger.release(uid)
     if found is None:
-        ledger.release(drift.uid)
-        return "the hold was released"
-    return _mend_member(controller, *found, drift)
-
-
-def _mend_member(controller: Controller, gang: Gang, member: Member, drift: Drift) -> str:
-    ledger, pod = controller.ledger, member.pod
+        if pod is not None and runs:
+            ledger.put_foreign(pod)
+        return
+    gang, member = found
     controller.registry.dirty.add(gang.key)
-    if pod.finished or not pod.node:
-        ledger.release(pod.uid)
-        if not member.bound:
-            member.take_back()
-        member.assignment = None
-        return "the hold was released"
-    member.bind(gang.key, None)
-    if drift.kind is DriftKind.WRONG_AMOUNT:
-        ledger.amend(pod)
-        return "counted anew"
-    if drift.kind is DriftKind.WRONG_STRENGTH:
-        ledger.strengthen(pod.uid, Strength.BOUND)
-        return "the claim was raised"
-    held = ledger.holdings.get(pod.uid)
-    if drift.kind is DriftKind.PLAN_DIFFERS and held is not None:
-        member.assignment = held.assignment
-        return "the plan follows the hold"
-    member.assignment = ledger.adopt(pod, gang.key, Strength.BOUND)
-    return "taken into the ledger anew"
+    if runs:
+        gang.bind(uid, ledger.adopt(member.pod, gang.key, Firmness.BOUND))
+    elif not member.bound:
+        gang.take_back(uid)
+    else:
+        gang.change(uid, assignment=None)
 
 
-def _count_foreign(controller: Controller, uid: str) -> str:
-    controller.ledger.drop_foreign(uid)
-    pod = controller.pods.get(uid)
-    if pod is None or pod.ours or not pod.node or pod.finished:
-        return "not counted any more"
-    controller.ledger.put_foreign(pod)
-    return "counted anew"
-
-
-def _take_node(controller: Controller, name: str) -> str:
+def take_node_anew(controller: Controller, name: str) -> None:
+    """Have the ledger count a node and its pods anew."""
     controller.ledger.drop_node(name)
     node = controller.eligibility.nodes.get(name)
-    if node is None:
-        return "the node was taken out"
-    controller.ledger.put_node(node)
-    return "the node was taken in anew"
+    if node is not None:
+        controller.ledger.put_node(node)
+    controller.ledger.recount(name)

@@ -10,32 +10,31 @@ from collections.abc import Callable, Collection, Iterable
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.membership.assembly import foreign_gates
-from fluence_extender.gangs.membership.gang import Gang, Member, resume_place
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.job_pods import completion_index
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.model.gang import GangKey, GangState, HistoryKind
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import Promise
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.room.devices import all_recorded_exist
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from fluence_extender.room.ledger import Ledger
 
 
 def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
-    """Have the ledger hold what the bound pods use, all at once, the strongest first. Return their members."""
+    """Have the ledger hold what the bound pods use, all at once, those that are sure first. Return their members."""
     gangs = {member.pod.uid: gang for gang, member in registry.members()}
     living = [member for _, member in registry.members() if not member.pod.finished]
-    bound = in_order_of_strength(living, lambda pod: all_recorded_exist(ledger.graph.catalogue, pod))
-    held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Strength.BOUND)
+    bound = in_order_of_certainty(living, lambda pod: all_recorded_exist(ledger.graph.catalogue, pod))
+    held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Firmness.BOUND)
     for member, assignment in zip(bound, held, strict=True):
         pod = member.pod
         gang, detail = gangs[pod.uid], f"bound to {pod.node} before this service started"
         gang.note(HistoryKind.TAKEN_OVER, pod.name, detail)
-        member.bind(gang.key, assignment)
-    return bound
+        gang.bind(pod.uid, assignment)
+    return [gangs[member.pod.uid].members[member.pod.uid] for member in bound]
 
 
 def resume_steered(
@@ -48,19 +47,16 @@ def resume_steered(
     its place may have been dropped since, and given to another gang. An index of a Job has one place, because the plan
     on the Job's template counts for each pod that says it has that index.
     """
-    for gang in registry.gangs.values():
-        gang.whole = gang.whole or _has_begun(gang)
-    pending = [
-        (gang, member)
-        for gang in registry.gangs.values()
-        if gang.begun or any(member.steered_to for member in gang.alive())
-        for member in gang.pending()
-    ]
+    pending: list[tuple[Gang, Member]] = []
+    taken: set[tuple[str, int]] = set()
     admission.take_up()
     for gang in registry.gangs.values():
+        alive = gang.alive()
+        gang.whole = gang.whole or _has_begun(gang)
         admission.note(gang)
-    bound = (member.pod for _, member in registry.members() if member.bound and member.alive)
-    taken = {index for pod in bound if (index := completion_index(pod)) is not None}
+        if gang.begun or any(member.steered_to for member in alive):
+            pending += ((gang, member) for member in gang.pending())
+        taken.update(filter(None, (completion_index(member.pod) for member in alive if member.bound)))
     pending.sort(key=lambda one: (one[1].pod.created, one[1].pod.uid))
     resume_all(pending, ledger, node, admission, taken)
 
@@ -76,7 +72,7 @@ def _has_begun(gang: Gang) -> bool:
     return all(member.pod.created > earliest for member in gang.pending())
 
 
-def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
+def in_order_of_certainty(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
     """Return the bound members: first those whose recorded devices exist, then by age."""
     bound = [member for member in members if member.pod.node]
     return sorted(bound, key=lambda one: (not recorded(one.pod), one.pod.created, one.pod.uid))
@@ -89,12 +85,11 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     pod once it is back. Until then the pod may hold another device of that type, because an annotation isn't proof.
     """
     members = {uid: found for uid in ledger.lacking_devices if (found := registry.member(uid)) is not None}
-    lacking = [member for _, member in members.values() if not member.pod.finished]
-    for member in in_order_of_strength(lacking, lambda pod: all_recorded_exist(ledger.graph.catalogue, pod)):
+    holders = [member for _, member in members.values() if not member.pod.finished]
+    for member in in_order_of_certainty(holders, lambda pod: all_recorded_exist(ledger.graph.catalogue, pod)):
         gang, _ = members[member.pod.uid]
-        assignment = ledger.adopt(member.pod, gang.key, Strength.BOUND)
-        member.bind(gang.key, assignment)
-        registry.dirty.since_view.add(gang.key)
+        assignment = ledger.adopt(member.pod, gang.key, Firmness.BOUND)
+        gang.bind(member.pod.uid, assignment)
 
 
 def resume_all(
@@ -137,8 +132,8 @@ def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, membe
     if assignment is None:
         return False
     if member.withheld:
-        member.take(assignment, Promise(gang.key, gang.size, gang.queue))
+        gang.place(pod.uid, assignment)
     else:
-        resume_place(gang, member, assignment)
+        gang.resume(pod.uid, assignment)
     gang.state = GangState.COMMITTED
     return True

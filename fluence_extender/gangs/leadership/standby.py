@@ -14,7 +14,7 @@ from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.reconcile import NOTHING_WRITTEN
 from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
 from fluence_extender.gangs.lifecycle.rules import size_of
-from fluence_extender.gangs.lifecycle.states import finish, settle
+from fluence_extender.gangs.lifecycle.states import finish, update_state
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
@@ -26,9 +26,8 @@ LEADER_PLACES = Reason(
     ReasonCode.WAITING_FOR_MEMBERS, "waiting for the leader to place it; this replica stands by"
 )
 
-
-SETTLED_WITHIN = 0.004
-"""The most seconds that a step spends on settling gangs that have changed."""
+UPDATED_WITHIN = 0.004
+"""The most seconds that a step spends on gangs that have changed."""
 
 
 class Standby:
@@ -48,33 +47,34 @@ class Standby:
             gang.fail_waits(why)
             gang.gather_anew()
             gang.incomplete_since = None
-            gang.back_off = replace(gang.back_off, replans=0, replanned=NEVER, until=0.0)
-            for member in gang.members.values():
+            back_off = replace(gang.back_off, replans=0, replanned=NEVER, until=0.0)
+            gang.remember(back_off=back_off)
+            for member in list(gang.members.values()):
                 self._forget_plan(gang, member)
         self._registry.dirty.update(self._registry.gangs)
 
     def _forget_plan(self, gang: Gang, member: Member) -> None:
         if not member.bound:
             self._ledger.release(member.pod.uid)
-            member.take_back()
-        member.written = NOTHING_WRITTEN
+            gang.take_back(member.pod.uid)
         verdicts = member.refusals.verdicts
-        member.refusals = Refusals(verdicts=verdicts) if verdicts else NO_REFUSALS
+        refusals = Refusals(verdicts=verdicts) if verdicts else NO_REFUSALS
+        gang.change(member.pod.uid, written=NOTHING_WRITTEN, refusals=refusals)
 
     def step(self) -> None:
-        """Settle the states of the gangs that have changed."""
+        """Bring the states of gangs that have changed up to date."""
         self._registry.catch_up()
         if self._registry.dirty:
             self._registry.revision += 1
         self._admission.take_up()
-        until, dirty = self._clock() + SETTLED_WITHIN, self._registry.dirty
+        until, dirty = self._clock() + UPDATED_WITHIN, self._registry.dirty
         while dirty and self._clock() <= until:
             gang = self._registry.gangs[dirty.take()]
-            self._settle(gang)
+            self._update(gang)
             self._admission.note(gang)
 
-    def _settle(self, gang: Gang) -> None:
-        """Settle the state as the leader does, and give gangs that wait for the leader their reason."""
+    def _update(self, gang: Gang) -> None:
+        """Bring the state up to date as the leader does, and give gangs that wait for the leader their reason."""
         alive, now = gang.alive(), self._clock()
         if not alive:
             finish(gang, now)
@@ -82,7 +82,7 @@ class Standby:
         size = size_of(gang)
         if not isinstance(size, Reason):
             gang.size = size
-        settle(gang, alive, size, now)
+        update_state(gang, alive, size, now)
         if gang.state is GangState.WAITING and any(member.steered_to for member in alive):
             gang.state = GangState.COMMITTED
         if not isinstance(size, Reason):

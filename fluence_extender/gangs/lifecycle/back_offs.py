@@ -87,13 +87,14 @@ class BackOffs:
         if len(self._rejected) > MOST_OWNERS:
             del self._rejected[next(iter(self._rejected))]
 
-    def leave_out(self, member: Member) -> None:
+    def leave_out(self, gang: Gang, member: Member) -> None:
         """Exclude the nodes whose kubelets have rejected other pods of a new pod's owner."""
         owner, now = member.pod.owner, self._clock()
         rejected: Mapping[str, BackOff] = self._rejected.get(owner.uid, {}) if owner is not None else {}
         nodes = {node: back_off.until for node, back_off in rejected.items() if back_off.until > now}
         if nodes:
-            member.refusals = replace(member.refusals, excluded={**member.refusals.excluded, **nodes})
+            refusals = replace(member.refusals, excluded={**member.refusals.excluded, **nodes})
+            member = gang.change(member.pod.uid, refusals=refusals)
             for node in nodes:
                 self.excluded(member, node, now)
 
@@ -105,8 +106,8 @@ class BackOffs:
         for uid in self._excluded.pop(node, ()):
             found = self._registry.member(uid)
             if found is not None:
-                found[1].refusals = found[1].refusals.admitting(node)
-                self._registry.dirty.since_view.add(found[0].key)
+                gang, member = found
+                gang.change(uid, refusals=member.refusals.admitting(node))
         refused = (self._registry.gangs.get(key) for key in sorted(self._refused))
         self._refused.clear()
         return [gang for gang in refused if gang is not None and self._shorten(gang, now)]
@@ -117,13 +118,13 @@ class BackOffs:
         """Find another place for a member whose node is excluded now, or let the gang back off."""
         limits, first = self._limits, min(gang.back_off.replanned, now)
         back_off = replace(gang.back_off, replans=gang.back_off.replans + 1, replanned=first)
-        gang.back_off = back_off
+        gang.remember(back_off=back_off)
         gang.barrier.doubt()
         patience = pause(limits.replanned_for, back_off.failures + 1, MOST_PATIENT * limits.replanned_for)
         if back_off.replans < limits.replans + len(gang.members) and now < first + patience:
-            self._places.replan_apart(gang, member)
+            self._places.replan_apart(gang, member.pod.uid)
             return
-        gang.back_off = replace(self._failed(gang, now), replans=0)
+        gang.remember(back_off=replace(self._failed(gang, now), replans=0))
         self._registry.dirty.add(gang.key)
         self._refused.add(gang.key)
         self._give_back(gang, member, _refused_by_filters(gang), now)
@@ -134,7 +135,7 @@ class BackOffs:
         if member is None:
             return
         why = _refused_unasked(member)
-        gang.back_off = replace(self._failed(gang, now), until_requested=member.pod.uid)
+        gang.remember(back_off=replace(self._failed(gang, now), until_requested=member.pod.uid))
         gang.note(HistoryKind.REFUSED, member.pod.name, why.text)
         self._give_back(gang, member, why, now)
 
@@ -147,14 +148,12 @@ class BackOffs:
         """Cut the back-off of a refused gang to the first pause from now; return whether it was longer."""
         if not gang.back_off.failures or gang.back_off.until <= now + self._limits.back_off:
             return False
-        gang.back_off = replace(gang.back_off, until=now + self._limits.back_off)
-        self._registry.dirty.since_view.add(gang.key)
+        gang.remember(back_off=replace(gang.back_off, until=now + self._limits.back_off))
         return True
 
     def _give_back(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
         """Take the gang's places back because of ``member``."""
-        self._registry.dirty.since_view.add(gang.key)
-        self._places.drop(gang, member)
+        self._places.drop(gang, member.pod.uid)
         self._places.withdraw(gang)
         gang.explain(Reason(why.code, why.text + at_risk(gang, self._limits)), now)
 

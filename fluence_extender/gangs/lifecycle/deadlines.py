@@ -89,8 +89,8 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
     times = [max(gang.again_at, gang.back_off.until), undone_at(gang, limits)]
     if gang.back_off.until > now:
         times.append(gang.back_off.until)
-    if gang.reason is not None and gang.reports.announced != gang.reason.text:
-        times.append(gang.reports.reason_since + limits.announce_after)
+    if gang.reason is not None and gang.memory.announced != gang.reason.text:
+        times.append(gang.memory.reason_since + limits.announce_after)
     if gang.assembly.late_after is None:
         times.append(_late_at(gang, limits))
     times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)

@@ -16,12 +16,11 @@ import structlog
 
 from fluence_extender.gangs.lifecycle.core_parts import CoreParts
 from fluence_extender.gangs.lifecycle.deadlines import gather
-from fluence_extender.gangs.lifecycle.incomplete import explain_begun
 from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rules import Rules, planning_failed, size_of
-from fluence_extender.gangs.lifecycle.states import finish, settle
+from fluence_extender.gangs.lifecycle.states import explain_begun, finish, update_state
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
@@ -101,7 +100,7 @@ class Evaluation:
         return not self._registry.dirty or self._behind > ALL_FIRST
 
     def _evaluate(self, gang: Gang, now: float) -> None:
-        """Settle the gang's state and, if it can't be planned, its reason."""
+        """Bring the gang's state up to date and, if it can't be planned, its reason."""
         self._places.drop_others(gang)
         alive = gang.alive()
         if not alive:
@@ -115,7 +114,7 @@ class Evaluation:
         if not complete:
             self._places.withdraw(gang)
             gang.forget_first_change()
-        if settle(gang, alive, size, now):
+        if update_state(gang, gang.alive(), size, now):
             self._on_whole(gang)
         if not isinstance(size, Reason):
             explain_begun(gang, now, self._limits, self._registry.gone.clock)

@@ -123,7 +123,7 @@ class ClusterGrowth:
         for gang in self._registry.gangs.values():
             since = min((one.pod.asks_since for one in gang.pending() if one.pod.asks_since), default=0.0)
             if since:
-                gang.asks_since = since
+                gang.remember(asks_since=since)
                 self._gangs[gang.key] = Growing(now, now, since)
 
     def forget(self) -> None:
@@ -219,7 +219,7 @@ class ClusterGrowth:
         del self._gangs[key]
         gang = self._registry.gangs.get(key)
         if gang is not None:
-            gang.asks_since = 0.0
+            gang.remember(asks_since=0.0)
 
     # The gangs that ask.
 
@@ -241,7 +241,7 @@ class ClusterGrowth:
             actions += self._proceed(gang, growing, lacking, now)
             asks_until = min(self._asks_until(growing, now), growing.lapses)
             look = asks_until if growing.asks_since else growing.again_at
-        gang.asks_since = growing.asks_since if growing is not None else 0.0
+        gang.remember(asks_since=growing.asks_since if growing is not None else 0.0)
         writes = list(self._wrong_conditions(gang, lacking, now))
         return [*actions, *writes], min(look, now + self._limits.told_again) if writes else look
 
@@ -280,7 +280,7 @@ class ClusterGrowth:
             pod = member.pod
             wrong = pod.withheld and not pod.expected and pod.asks_since != gang.asks_since
             if wrong and reason is not None and now >= member.told_at + self._limits.told_again:
-                member.told_at = now
+                gang.change(pod.uid, told_at=now)
                 yield report_pod(gang, reason, member)
 
 

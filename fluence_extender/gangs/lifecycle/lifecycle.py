@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from fluence_extender.gangs.execution.actions import Action, Clear
+from fluence_extender.gangs.execution.actions import Action, Nominate
 from fluence_extender.gangs.leadership.replay import resume_all, resume_steered, take_over_bound
 from fluence_extender.gangs.lifecycle.back_off import pause
 from fluence_extender.gangs.lifecycle.back_offs import BackOffs, rejected_now
 from fluence_extender.gangs.lifecycle.core_parts import CoreParts
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
+from fluence_extender.gangs.lifecycle.expected_allowance import UncreatedPods
 from fluence_extender.gangs.lifecycle.expected_pods import ExpectedPods
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
 from fluence_extender.gangs.lifecycle.growth import ClusterGrowth
@@ -30,7 +31,6 @@ from fluence_extender.gangs.lifecycle.refusals import last_verdicts
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.gangs.lifecycle.steering import Steering
-from fluence_extender.gangs.lifecycle.uncreated_pods import UncreatedPods
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.planning.decisions import Plan
 from fluence_extender.gangs.planning.passes import Passes
@@ -48,7 +48,7 @@ from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 
 BIND_AGAIN, LONGEST_BIND_AGAIN = 5.0, 60.0
 """Seconds before a Binding that was refused is tried again. Until then its place may be changed."""
@@ -85,12 +85,11 @@ class Lifecycle:
         self.growth = ClusterGrowth(core, self.expected_pods, quotas)
         parts = LiveParts(registry, ledger, planner, self.queue, self.preemption, quotas, self.growth, large)
         self.passes = Passes(parts, self._places)
-        self.admission.ahead = preemptions
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
         self._steering = Steering(self.expected_pods, ledger.claim_rooms, limits)
         self._gang_index = GangIndex(registry, limits)
-        self._rules = Rules(registry, self._places, self.admission, self.queue.reclaims, limits)
+        self._rules = Rules(registry, self._places, self.admission, quotas, limits)
         self._evaluation = Evaluation(core, self._places, self._rules, quotas, large, on_whole)
         self._looked_at: set[GangKey] = set()
         self._all_evaluated = True
@@ -100,18 +99,18 @@ class Lifecycle:
         self._registry.revision += 1
         pod, found = member.pod, self._registry.member(member.pod.uid)
         assert found is not None, "the registry knows each pod of ours that has changed"
-        gang = found[0]
+        gang, member = found
         if pod.refusal:
             # kube-scheduler refuses a pod before any Binding.
-            member.written = replace(member.written, failure="")
             verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
-            member.refusals = replace(member.refusals, verdicts=verdicts)
+            refusals = replace(member.refusals, verdicts=verdicts)
+            member = gang.change(pod.uid, written=replace(member.written, failure=""), refusals=refusals)
         if rejected_now(pod, before):
             self._back_offs.rejected(pod)
         elif before is None and not (pod.finished or pod.node):
-            self._back_offs.leave_out(member)
+            self._back_offs.leave_out(gang, member)
         if pod.finished:
-            self._places.end(gang, member, f"the pod has {pod.phase.lower()}")
+            self._places.end(gang, pod.uid, f"the pod has {pod.phase.lower()}")
         elif pod.node:
             as_planned = member.accepted == pod.node or (before is not None and before.node == pod.node)
             held = self._holds_as_bound(member, as_planned)
@@ -119,22 +118,22 @@ class Lifecycle:
             used = (
                 pod if before is not None or ALLOCATION_ANNOTATION in pod.annotations else pod.without_devices
             )
-            assignment = None if held else self._ledger.adopt(used, gang.key, Strength.BOUND)
+            assignment = None if held else self._ledger.adopt(used, gang.key, Firmness.BOUND)
             if not as_planned:
                 gang.note(HistoryKind.BOUND, pod.name, f"to {pod.node}")
-            member.bind(gang.key, assignment)
+            gang.bind(pod.uid, assignment)
             if pod.deleting:
                 self.preemption.pod_terminating(pod.uid)
             self._ledger.amend(pod)
-            self._ledger.strengthen(pod.uid, Strength.BOUND)
+            self._ledger.raise_firmness(pod.uid, Firmness.BOUND)
             if pod.apart and (before is None or not before.node):
                 self.keeps_apart(pod.uid)
         elif pod.deleting:
-            self._places.drop(gang, member)
+            self._places.drop(gang, pod.uid)
         else:
             if not member.bound:
-                self._places.leave_if_unfit(gang, member)
-            self._look_at_nomination(gang, member)
+                self._places.leave_if_unfit(gang, pod.uid)
+            self._look_at_nomination(gang, gang.members[pod.uid])
 
     def _holds_as_bound(self, member: Member, as_planned: bool) -> bool:
         """Return whether a bound pod holds its node and, when it is first seen there, the devices that it records.
@@ -165,7 +164,7 @@ class Lifecycle:
         place, written = member.assignment, member.written
         if place is None or member.bound or not is_cleared(member.pod, place.node, written):
             return
-        member.written = replace(written.again(), ours=False)
+        gang.change(member.pod.uid, written=replace(written.again(), ours=False))
         self._registry.dirty.add(gang.key)
         if not written.ours:
             self.refused(member.pod.uid, place.node)
@@ -180,14 +179,14 @@ class Lifecycle:
             self._gang_index.look_at(gang.key, gang.back_off.until)
         for gang, member in self._members_on(name):
             if member.pending and member.assignment is not None and member.assignment.node == name:
-                self._places.leave_if_unfit(gang, member)
+                self._places.leave_if_unfit(gang, member.pod.uid)
 
     def keeps_apart(self, uid: str) -> None:
         """Move members away from the nodes from which a pod that has its node now keeps them."""
         for name in sorted(self._ledger.kept_apart.domain(uid)):
             for gang, member in self._members_on(name):
                 if member.pending and member.assignment is not None and member.assignment.node == name:
-                    self._places.leave_if_unfit(gang, member)
+                    self._places.leave_if_unfit(gang, member.pod.uid)
 
     def _members_on(self, node: str) -> list[tuple[Gang, Member]]:
         """Return the members that hold something on a node, in a stable order."""
@@ -206,7 +205,8 @@ class Lifecycle:
         now = self._clock()
         self._registry.revision += 1
         gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
-        before, member.refusals = member.refusals, member.refusals.counted(node, now, self.limits)
+        before = member.refusals
+        member = gang.change(uid, refusals=before.counted(node, now, self.limits))
         if member.refusals.excluded is not before.excluded:
             self._back_offs.excluded(member, node, now)
             self._back_offs.after_refusal(gang, member, now)
@@ -215,10 +215,10 @@ class Lifecycle:
 
     def committing(self, gang: Gang) -> None:
         """Commit the gang before its first ungating or Binding is written: from now on its share is its own."""
-        gang.reports.starting = True
+        gang.remember(starting=True)
         for member in gang.members.values():
             if member.assignment is not None:
-                self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
+                self._ledger.raise_firmness(member.pod.uid, Firmness.COMMITTED)
         self._registry.revision += 1
         if gang.state is GangState.PLANNED:
             gang.state = GangState.COMMITTED
@@ -231,10 +231,10 @@ class Lifecycle:
         """
         if gang.state is GangState.PLANNED:
             self.committing(gang)
-        self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
+        self._ledger.raise_firmness(member.pod.uid, Firmness.COMMITTED)
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
-        member.written = replace(member.written, binding=True)
+        gang.change(member.pod.uid, written=replace(member.written, binding=True))
 
     def bound(self, uid: str, node: str) -> None:
         """Record that our Binding was accepted."""
@@ -244,8 +244,8 @@ class Lifecycle:
         gang, member = found
         if not member.bound and not member.pod.finished:
             gang.note(HistoryKind.BOUND, member.pod.name, f"to {node}")
-        member.accepted = node
-        self._ledger.strengthen(uid, Strength.BOUND)
+        gang.change(uid, accepted=node)
+        self._ledger.raise_firmness(uid, Firmness.BOUND)
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
 
@@ -256,22 +256,26 @@ class Lifecycle:
             return
         gang, member = found
         self._registry.revision += 1
-        bound, member.written = member.binding, replace(member.written, ours=True)
-        if bound:
-            failures = member.written.failures + bool(why)
-            member.written = replace(member.written, binding=False, failure=why, failures=failures)
+        written = replace(member.written, ours=True)
+        if not member.binding:
+            gang.change(uid, written=written)
+        else:
+            failures = written.failures + bool(why)
+            written = replace(written, binding=False, failure=why, failures=failures)
+            member = gang.change(uid, written=written)
             self._registry.dirty.add(gang.key)
             if not member.alive:
-                self._places.drop(gang, member)
+                self._places.drop(gang, uid)
             else:
-                self._places.leave_if_unfit(gang, member)
+                self._places.leave_if_unfit(gang, uid)
 
     def binding_unclear(self, uid: str, why: str) -> None:
         """Record that no answer to our Binding came: the pod may be bound, so it keeps its place."""
         found = self._registry.member(uid)
         if found is not None and found[1].binding:
-            found[1].written = replace(found[1].written, failure=why, ours=True)
-            self._registry.dirty.add(found[0].key)
+            gang, member = found
+            gang.change(uid, written=replace(member.written, failure=why, ours=True))
+            self._registry.dirty.add(gang.key)
 
     def resumed(self, uids: Iterable[str]) -> None:
         """Record that the workload of expected pods was resumed, so that they are created for their nodes."""
@@ -296,9 +300,10 @@ class Lifecycle:
             return
         gang, member = found
         if not node:
-            member.written = replace(member.written, cleared=revision)
+            member = gang.change(uid, written=replace(member.written, cleared=revision))
         if member.written.node == node:
-            member.written = replace(member.written, revision=revision, at=self._clock())
+            written = replace(member.written, revision=revision, at=self._clock())
+            member = gang.change(uid, written=written)
             self._registry.dirty.add(gang.key)
             self._look_at_nomination(gang, member)
 
@@ -310,7 +315,7 @@ class Lifecycle:
             return
         gang, member = found
         if member.trouble:
-            member.trouble = ""
+            gang.change(uid, trouble="")
             self._registry.revision += 1
             if gang.reason is not None and gang.reason.code is ReasonCode.CANNOT_STEER:
                 gang.explain(None, self._clock())
@@ -323,9 +328,9 @@ class Lifecycle:
             return
         gang, member = found
         if member.assignment is not None:
-            member.written = replace(member.written, at=self._clock())
+            gang.change(uid, written=replace(member.written, at=self._clock()))
         elif gang.back_off.until_requested == uid:
-            gang.back_off = replace(gang.back_off, until=0.0, until_requested="")
+            gang.remember(back_off=replace(gang.back_off, until=0.0, until_requested=""))
             self._registry.dirty.add(gang.key)
 
     def steer_trouble(self, uid: str, why: str) -> bool:
@@ -334,9 +339,8 @@ class Lifecycle:
         if found is None or found[1].trouble == why:
             return False
         gang, member = found
-        member.trouble = why
+        gang.change(uid, trouble=why)
         self._registry.revision += 1
-        self._registry.dirty.since_view.add(gang.key)
         gang.explain(
             Reason(ReasonCode.CANNOT_STEER, f"placed, but {member.pod.name} can't be told its node: {why}"),
             self._clock(),
@@ -347,7 +351,7 @@ class Lifecycle:
         """Decide anew what a pod needs, because the write that told it ``node`` failed; "" is for a clearing write."""
         found = self._registry.member(uid)
         if found is not None and not found[1].bound and found[1].written.node == node:
-            found[1].write_again()
+            found[0].write_again(uid)
             self._registry.dirty.add(found[0].key)
 
     def pause_before_binding(self, uid: str) -> float:
@@ -360,7 +364,7 @@ class Lifecycle:
         """Move members away from devices that are gone, changed or too few, and let all waiting gangs try again."""
         for gang in self._gang_index.unsettled():
             for member in gang.pending():
-                self._places.leave_if_unfit(gang, member)
+                self._places.leave_if_unfit(gang, member.pod.uid)
         self.look_at_all()
 
     def may_bind(self, uid: str, node: str) -> bool:
@@ -385,9 +389,9 @@ class Lifecycle:
 
     def replay(self) -> None:
         """Take over bound pods after a start."""
-        for gang, member in self._registry.members():
+        for gang, member in list(self._registry.members()):
             if member.pod.finished:
-                self._places.end(gang, member)
+                self._places.end(gang, member.pod.uid)
         for member in take_over_bound(self._registry, self._ledger):
             if member.pod.deleting:
                 self.pod_changed(member)
@@ -403,9 +407,9 @@ class Lifecycle:
         self.growth.take_over(self._clock())
         for gang in self._registry.gangs.values():
             gang.gather_anew()
-        for _, member in self._registry.members():
+        for gang, member in list(self._registry.members()):
             if member.assignment is not None and not member.bound:
-                member.written = replace(member.written, at=self._clock())
+                gang.change(member.pod.uid, written=replace(member.written, at=self._clock()))
         self._look_at_all_first()
 
     def resume_places(self, expected: Iterable[Pod]) -> None:
@@ -415,7 +419,7 @@ class Lifecycle:
         members = [found for uid in planned if (found := self._registry.member(uid)) is not None]
         wanted = [one for one in members if one[1].pod.nominated not in one[1].refusals.excluded_nodes(now)]
         resume_all(wanted, self._ledger, self._planner.node, self.admission)
-        self.expected_pods.hold(members)
+        self.expected_pods.hold((gang, gang.members[member.pod.uid]) for gang, member in members)
 
     # Decisions.
 
@@ -440,14 +444,10 @@ class Lifecycle:
             if falls_late(gang, now, self.limits) or (gang.obstacle and gang.again_at <= now)
         )
         evaluated = self._evaluation.evaluate_changed(now)
-        if self.queue.release(looked_at | evaluated):
-            # Otherwise a gang behind these that has just come might be placed before them.
-            evaluated |= self._evaluation.evaluate_changed(now)
         looked_at |= evaluated
         self.queue.untried |= evaluated
         for gang in self._gang_index.existing(looked_at):
             self._back_offs.give_up_stalled(gang, now)
-        self._registry.dirty.since_view |= evaluated
         self._looked_at, self._all_evaluated = looked_at, not self._registry.dirty
         self.passes.note(looked_at)
         return self.passes.begin(now) if self._evaluation.may_try else None
@@ -460,17 +460,16 @@ class Lifecycle:
         told = self.passes.explain(now)
         for gang in told:
             # Only its reason has changed. It is announced once it has stayed the same for a moment.
-            self._gang_index.look_at(gang.key, gang.reports.reason_since + self.limits.announce_after)
+            self._gang_index.look_at(gang.key, gang.memory.reason_since + self.limits.announce_after)
         self._registry.revision += bool(told)
         preempting = self.preemption.actions(now, looked_at)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
-        reserved = self.queue.promised_starts()
+        reserved = self.queue.reserved_starts()
         # Gangs that have changed and aren't evaluated yet are left for the next step.
         looked_at.update(self._registry.dirty if all_evaluated else ())
         for gang in self._gang_index.existing(looked_at):
-            asked_since = gang.asks_since
             steered, writes = self._steering.due(gang, undo(gang, now, self.limits))
             actions.extend(writes)
             if any(member.pod.withheld or member.binding for member in steered):
@@ -478,8 +477,6 @@ class Lifecycle:
             kept = gang.key in reserved
             asking, again = self.growth.due(gang, now)
             actions.extend(asking)
-            if steered or gang.asks_since != asked_since:
-                self._registry.dirty.since_view.add(gang.key)
             actions.extend(announcements(gang, now, self.limits, self._registry, self.job_reports, kept))
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
@@ -487,10 +484,9 @@ class Lifecycle:
                 self.queue.turns.put(gang)
         nodes = self.node_holds.due(now)
         expected_pods = self.expected_pods.actions(now)
+        due = [*preempting, *expected_pods, *actions, *self._group_reports.due(now), *nodes]
         # kube-scheduler counts a nominated pod as running there, so nominations are taken back first.
-        clears = [one for one in actions if isinstance(one, Clear)]
-        actions = [one for one in actions if not isinstance(one, Clear)]
-        return [*clears, *preempting, *expected_pods, *actions, *self._group_reports.due(now), *nodes]
+        return sorted(due, key=lambda action: not (isinstance(action, Nominate) and action.node == ""))
 
     @property
     def restless(self) -> bool:
@@ -506,7 +502,7 @@ class Lifecycle:
     @property
     def behind(self) -> bool:
         """Whether the last step left gangs that are to be looked at or tried in the next one."""
-        return self._evaluation.cut_short or self.queue.unsorted or self.passes.unfinished
+        return self._evaluation.cut_short or self.passes.unfinished
 
     def untried_for(self) -> float:
         """Return for how many seconds gangs have waited for a pass that is due."""

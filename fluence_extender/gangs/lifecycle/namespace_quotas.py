@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
 from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation
-from fluence_extender.gangs.lifecycle.uncreated_pods import UncreatedPods
+from fluence_extender.gangs.lifecycle.expected_allowance import UncreatedPods
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod, QuotaCharge

@@ -14,7 +14,7 @@ from fluence_extender.gangs.execution.actions import KeepNode
 from fluence_extender.gangs.queue.book import QueueBook
 from fluence_extender.model.names import KEEPING
 from fluence_extender.model.node import Node
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from fluence_extender.room.ledger import Ledger
 
 LOOK_EVERY = 5.0
@@ -75,6 +75,6 @@ class NodeHolds:
         planned = {
             one.assignment.node
             for one in self._ledger.holdings.values()
-            if one.strength is not Strength.BOUND
+            if one.firmness is not Firmness.BOUND
         }
         return planned | self._ledger.held_nodes.all_nodes() | self._queue.reserved_nodes()

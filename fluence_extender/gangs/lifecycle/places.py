@@ -14,7 +14,6 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.errors import GangRefused
@@ -79,8 +78,8 @@ class Places:
             # Amounts that exceed `capacity.LARGEST` are planned as that amount.
             return Reason(ReasonCode.BUSY, f"busy: {error.reason}")
         for member, assignment in zip(members, assignments, strict=True):
-            member.take(assignment, Promise(gang.key, gang.size, gang.queue))
-            member.refusals = member.refusals.anew
+            placed = gang.place(member.pod.uid, assignment)
+            gang.change(placed.pod.uid, refusals=placed.refusals.anew)
         gang.count_gathering()
         gang.note(
             HistoryKind.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments)
@@ -98,22 +97,23 @@ class Places:
             return None
         return self._planner.never(self._ledger.room(), pods, size)
 
-    def replan(self, gang: Gang, member: Member) -> None:
+    def replan(self, gang: Gang, uid: str) -> None:
         """Find another place for one member; without one, withdraw the whole gang unless it has begun."""
-        self.drop(gang, member)
+        self.drop(gang, uid)
         self._registry.dirty.add(gang.key)
-        if self.plan(gang, [member], self._clock()) is not None:
+        if self.plan(gang, [gang.members[uid]], self._clock()) is not None:
             self.withdraw(gang)
 
-    def replan_apart(self, gang: Gang, member: Member) -> None:
+    def replan_apart(self, gang: Gang, uid: str) -> None:
         """Find another place for a refused member, if possible on a node without other members of its gang.
 
         Members that keep each other away (anti-affinity, spread, ports) would otherwise meet again on each next node.
         """
-        self.drop(gang, member)
+        self.drop(gang, uid)
+        member = gang.members[uid]
         avoided = {one.assignment.node for one in gang.alive() if one.assignment is not None}
         if not avoided or self.plan(gang, [member], self._clock(), frozenset(avoided)) is not None:
-            self.replan(gang, member)
+            self.replan(gang, uid)
             return
         self._registry.dirty.add(gang.key)
 
@@ -124,53 +124,56 @@ class Places:
         """
         overcommitted = self._ledger.overcommitted
         for gang in gangs:
-            for member in gang.pending():
+            for uid in [member.pod.uid for member in gang.pending()]:
+                member = gang.members[uid]
                 node = member.assignment.node if member.assignment is not None else ""
                 if node in overcommitted and not member.binding and node in self._ledger.overcommitted:
-                    self.replan(gang, member)
+                    self.replan(gang, uid)
 
-    def drop(self, gang: Gang, member: Member) -> None:
+    def drop(self, gang: Gang, uid: str) -> None:
         """Take a member's place back, unless it is bound or a Binding is under way."""
-        if not member.movable:
+        if not gang.members[uid].movable:
             return
-        for uid in self._ledger.gated_beside(member.pod.uid):
-            found = self._registry.member(uid)
+        for other in self._ledger.gated_beside(uid):
+            found = self._registry.member(other)
             if found is not None:
                 self._registry.dirty.add(found[0].key)
-        self._ledger.release(member.pod.uid)
-        member.take_back()
+        self._ledger.release(uid)
         self._registry.dirty.add(gang.key)
-        member.refusals = member.refusals.anew
+        member = gang.take_back(uid)
+        gang.change(uid, refusals=member.refusals.anew)
 
-    def end(self, gang: Gang, member: Member, how: str = "") -> None:
+    def end(self, gang: Gang, uid: str, how: str = "") -> None:
         """Take the place of a member back whose pod has ended, ``how`` for the history."""
+        member = gang.members[uid]
         if member.assignment is not None:
             gang.note(HistoryKind.RELEASED, member.pod.name, how)
-        self._ledger.release(member.pod.uid)
-        member.take_back()
+        self._ledger.release(uid)
+        gang.take_back(uid)
 
     def drop_others(self, gang: Gang) -> None:
         """Take back the places that members got while they belonged to another gang."""
-        for member in gang.members.values():
-            if member.promise is not None and member.promise.gang != gang.key:
-                self.drop(gang, member)
+        for member in list(gang.members.values()):
+            if member.record is not None and member.record.gang != gang.key:
+                self.drop(gang, member.pod.uid)
 
     def withdraw(self, gang: Gang) -> None:
         """Drop the plan of a gang, unless the gang has begun."""
         if not gang.begun:
             if any(member.assignment is not None for member in gang.members.values()):
                 gang.note(HistoryKind.WITHDRAWN, "", "the plan of the gang was dropped")
-            for member in gang.members.values():
-                self.drop(gang, member)
+            for uid in list(gang.members):
+                self.drop(gang, uid)
             gang.fail_waits("the plan of the gang was withdrawn")
             gang.gather_anew()
 
-    def leave_if_unfit(self, gang: Gang, member: Member) -> None:
+    def leave_if_unfit(self, gang: Gang, uid: str) -> None:
         """Find another place for a member that no longer suits its planned node or requests something else now."""
+        member = gang.members[uid]
         if member.assignment is None or member.binding:
             return
         if not self.suits(member, member.assignment.node) or not self._holds_its_requests(member):
-            self.replan(gang, member)
+            self.replan(gang, uid)
 
     def suits(self, member: Member, name: str) -> bool:
         """Return whether a node takes a member, apart from its room, given the present state of both."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from fluence_extender.gangs.execution.actions import Action, Bind, Clear, Evict, NominateWaiting, Steer
+from fluence_extender.gangs.execution.actions import Action, Bind, Evict, Nominate, Steer
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.model.pod import Pod
 
@@ -107,13 +107,13 @@ RULES = (
         "it has no place, and a nomination for a node that isn't held for it",
         "the nomination is cleared",
         lambda pod, wanted, written: _is_to_be_cleared(pod, wanted, written),
-        lambda pod, wanted: Clear(pod),
+        lambda pod, wanted: Nominate(pod, ""),
     ),
     Rule(
         "it has no place, and a node is held for it while victims leave",
         "it is nominated for that node, and keeps its gate",
         lambda pod, wanted, written: _is_to_be_held(pod, wanted, written),
-        lambda pod, wanted: NominateWaiting(pod, wanted.held),
+        lambda pod, wanted: Nominate(pod, wanted.held),
     ),
     Rule("it has no place", "nothing", lambda pod, wanted, written: not wanted.node),
     Rule("it is being deleted", "nothing", lambda pod, wanted, written: pod.deleting),
@@ -159,11 +159,9 @@ def _is_to_be_held(pod: Pod, wanted: Wanted, written: Written) -> bool:
 def after(written: Written, action: Action) -> Written:
     """Return what counts as written once ``action`` is decided."""
     match action:
-        case Clear():
-            return replace(written, node="", revision=UNANSWERED)
         case Bind(_, node):
             return replace(written, node=node, revision=UNANSWERED, binding=True)
-        case Steer(_, node) | NominateWaiting(_, node):
+        case Steer(_, node) | Nominate(_, node):
             return replace(written, node=node, revision=UNANSWERED)
         case _:
             return written

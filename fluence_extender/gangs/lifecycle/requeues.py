@@ -5,7 +5,7 @@ MPIJobs and RayClusters. So the service suspends the workloads of a gang if it m
 resumes them in their turn. All other gangs are evicted.
 
 The workloads of a gang are suspended one after the other. If the service ends in between, the next leader finds a gang
-that has begun and lacks members. It suspends the other workloads if there still is a reason for it. Otherwise it
+that has begun and is short of members. It suspends the other workloads if there still is a reason for it. Otherwise it
 completes the gang before it serves any other.
 
 Invariants: a suspension takes away only pods that have to go. A gang that goes back keeps its place in line, which is
@@ -66,7 +66,7 @@ class Requeues:
         since = min(place(one, jobs) for one in gangs)
         return Requeue(gang.key, running, tuple(pods), since, reason, with_names, again)
 
-    def beside(self, gang: Gang) -> list[Gang]:
+    def of_same_workloads(self, gang: Gang) -> list[Gang]:
         """Return the other gangs that have pods of the workloads of this one."""
         owners = {member.pod.owner.uid for member in gang.alive() if member.pod.owner is not None}
         keys = {key for uid in owners for key in self._registry.gangs_of(gang.key.namespace, uid)} - {

@@ -1,27 +1,26 @@
 """Why a gang isn't tried, however much room there is: it isn't whole, a pod is invalid, or the queue doesn't admit it.
 
 These rules depend on nothing that happens in the ledger. So they are checked when a gang is looked at, which is after
-each event that may change the result: `queue.releases` finds the gangs for which a limit or a quota may have room
-again. A gang that a rule keeps waiting isn't in the line that is tried.
+each event that may change the result. A gang that a rule keeps waiting isn't in the line that is tried. Limits and
+quotas of queues aren't such rules: passes judge them, because they depend on what other gangs use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.lifecycle.incomplete import rejection
-from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.states import rejection
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size, waiting_for_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import waits
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, SCHEDULER_NAME
 from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
-from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import unplannable
 from fluence_extender.placement.ranks import rank_key
 
@@ -45,11 +44,11 @@ class Rules:
         registry: Registry,
         places: Places,
         admission: QueueAdmission,
-        reclaims: Reclaims,
+        quotas: NamespaceQuotas,
         limits: Limits,
     ) -> None:
         self._limits = limits
-        self._reclaims = reclaims
+        self._quotas = quotas
         self._registry = registry
         self._places = places
         self._admission = admission
@@ -58,13 +57,10 @@ class Rules:
     def apply(self, gang: Gang, now: float) -> None:
         """Count a gang in its present state, and record which rule, if any, keeps it from being tried."""
         self._admission.note(gang)
-        gang.limited = gang.shortage = None
         gang.obstacle = self._obstacle(gang) if waits(gang) else None
-        if gang.obstacle is None:
-            return
-        gang.again_at = NEVER
-        gang.limited = gang.limited or self._admission.full_group(gang, gang.obstacle)
-        gang.explain(gang.obstacle, now)
+        if gang.obstacle is not None:
+            gang.remember(again_at=self._quotas.refused.until(gang.key.namespace))
+            gang.explain(gang.obstacle, now)
 
     def _obstacle(self, gang: Gang) -> Reason | None:
         size = size_of(gang)
@@ -77,9 +73,9 @@ class Rules:
             return waiting_for_gates(gang.alive())
         # A gang that has begun may be completed without its invalid members.
         return (
-            (None if gang.promised else self._unbindable(ready) or invalid(ready))
+            (None if gang.must_be_completed else self._unbindable(ready) or invalid(ready))
             or self._admission.obstacle(gang)
-            or self._over_quota(gang, ready, missing)
+            or self._over_namespace_quota(gang, ready)
             or self._uncounted(gang, ready)
         )
 
@@ -95,24 +91,12 @@ class Rules:
         first = next((one.pod for one in ready if one.pod.direct and not self._limits.binds_direct), None)
         return Reason(ReasonCode.INVALID_REQUEST, f"pod {first.name}: {BOUND_BY_NONE}") if first else None
 
-    def _over_quota(self, gang: Gang, ready: list[Member], missing: int) -> Reason | None:
-        """Return why the quota of its queue keeps a gang waiting, and record where it waits; None if it doesn't."""
-        if not self._admission.quotas.active:
+    def _over_namespace_quota(self, gang: Gang, ready: list[Member]) -> Reason | None:
+        """Return why pods of a gang without places that don't exist yet may get none, None if they may."""
+        if has_places(gang) or not any(one.pod.expected for one in ready):
             return None
-        ready.sort(key=lambda member: rank_key(member.pod))
-        ready, _, fewest = together(gang, ready, missing)
-        ready, _ = self._admission.joining(gang, ready)
-        over = self._admission.over_quota(gang, ready, fewest)
-        settled = any(one.assignment is not None for one in gang.pending())
-        if (
-            over is None
-            or (settled and not gang.begun)
-            or self._reclaims.may_reclaim(gang.key, _amounts(ready[:fewest]))
-        ):
-            # An attempt takes the places back that a gang can't complete.
-            return None
-        reason, gang.limited, gang.shortage = over
-        return reason
+        ready.sort(key=lambda one: rank_key(one.pod))
+        return self._quotas.obstacle(gang, self._admission.joining(gang, ready)[0])
 
     def _not_whole(self, gang: Gang, size: int, missing: int) -> Reason:
         """Return why a gang waits that lacks members, or whose members have gates of others."""
@@ -135,8 +119,9 @@ class Rules:
         self._gathering.clear()
 
 
-def _amounts(members: Iterable[Member]) -> Resources:
-    return Resources.total(one.pod.amounts for one in members)
+def has_places(gang: Gang) -> bool:
+    """Return whether a member has a place."""
+    return any(one.assignment is not None for one in gang.alive())
 
 
 def planning_failed(error: Exception) -> Reason:
@@ -157,12 +142,24 @@ def need(gang: Gang, size: int) -> tuple[list[Member], int, int]:
     return ready, settled, size - settled - gang.ended
 
 
+def places_needed(gang: Gang, size: int) -> int:
+    """Return how many places the gang lacks."""
+    placed = sum(1 for member in gang.alive() if member.assignment is not None)
+    return max(size - placed - gang.ended, 0)
+
+
+def placeless_of(gang: Gang, members: Iterable[Member]) -> list[Member]:
+    """Return the members that have no place by now."""
+    present = (gang.members[member.pod.uid] for member in members)
+    return [member for member in present if member.assignment is None]
+
+
 def together(gang: Gang, ready: list[Member], missing: int) -> tuple[list[Member], list[Member], int]:
     """Return which ``ready`` members are placed now, which later, and how many of the former need places together.
 
     Members that replace lost ones of a gang that runs, and members beyond its size, are placed one by one.
     """
-    first = missing if gang.promised and missing > 0 else len(ready)
+    first = missing if gang.must_be_completed and missing > 0 else len(ready)
     return ready[:first], ready[first:], 1 if gang.begun and gang.whole else max(missing, 1)
 
 

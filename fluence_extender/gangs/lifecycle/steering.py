@@ -41,8 +41,9 @@ class Steering:
         ]
         free = bool(waiting) and may_bind_direct(gang)
         expected = [one for one in waiting if one.pod.expected and (free or not one.pod.direct)]
-        started, writes = expected, list[Action](self._expected_pods.resumes(gang, expected))
-        for member in gang.members.values():
+        writes = list[Action](self._expected_pods.resumes(gang, expected))
+        started = [gang.members[member.pod.uid] for member in expected]
+        for member in list(gang.members.values()):
             place = member.assignment
             nothing = (
                 member.steered
@@ -60,7 +61,7 @@ class Steering:
             )
             action = reconcile(member.pod, wanted, member.written)
             if action is not None:
-                member.written = after(member.written, action)
+                member = gang.change(member.pod.uid, written=after(member.written, action))
                 writes.append(action)
                 if place is not None and not member.bound:
                     started.append(member)

@@ -17,15 +17,13 @@ from fluence_extender.model.gang import GangKey
 class ChangedGangs:
     """The gangs that have changed, each once; true while one of them may be taken.
 
-    ``put_off`` are the gangs that are put off, by namespace. ``since_view`` are those that have changed since a view of
-    them was taken, whether they were looked at or not.
+    ``put_off`` are the gangs that are put off, by namespace.
     """
 
     def __init__(self) -> None:
         # Unlike a dict, an OrderedDict is emptied from the front in constant time.
         self._namespaces: OrderedDict[str, OrderedDict[GangKey, None]] = OrderedDict()
         self.put_off: dict[str, set[GangKey]] = {}
-        self.since_view: set[GangKey] = set()
 
     def __bool__(self) -> bool:
         """Return whether any gang may be taken."""
@@ -52,7 +50,6 @@ class ChangedGangs:
 
     def add(self, key: GangKey) -> None:
         """Record that a gang has changed."""
-        self.since_view.add(key)
         if not self._is_put_off(key):
             self._namespaces.setdefault(key.namespace, OrderedDict()).setdefault(key)
 

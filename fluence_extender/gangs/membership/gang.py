@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import cast
 
 import msgspec
 
@@ -19,13 +20,12 @@ from fluence_extender.model.accounting import ReservedStarts
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.names import PLACED_ANNOTATION
+from fluence_extender.model.place_record import PlaceRecord, recorded_queue
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import Promise, recorded_queue
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.entry import EQUAL, Entitlement
-from fluence_extender.queueing.quota import LimitLine, Shortage
 
 JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
@@ -35,12 +35,15 @@ UNSEEN = -1
 """Stands for the resourceVersion of a pod that is first seen now."""
 
 
-class Member(msgspec.Struct):
-    """One pod of a gang.
+_set = msgspec.Struct.__setattr__
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """One pod of a gang, as it is at one moment. `Gang.change` puts another state of it in its place.
 
     ``membership`` is what the pod states about the gang. ``assignment`` is the member's planned or actual place. The
-    ``promise`` is what the gang was promised when the member got its place. It is None if the member got no place with
-    a gang, or was bound by other means. Only `Registry.take_over` renames what these name.
+    ``record`` says with which gang the member got it. It is None if the member got no place with a gang, or was bound
+    by other means. Only `Registry.take_over` renames what these name.
 
     ``written`` is what was last written to the cluster for it, and ``accepted`` the node to which the API server has
     accepted our Binding. ``held_node`` is the node that is held for it while victims leave, "" if none is. ``refusals``
@@ -53,7 +56,7 @@ class Member(msgspec.Struct):
     pod: Pod
     membership: Membership
     assignment: Assignment | None = None
-    promise: Promise | None = None
+    record: PlaceRecord | None = None
     written: Written = NOTHING_WRITTEN
     accepted: str = ""
     held_node: str = ""
@@ -65,7 +68,7 @@ class Member(msgspec.Struct):
 
     def __post_init__(self) -> None:
         if self.first_seen == UNSEEN:
-            self.first_seen = self.pod.revision
+            msgspec.structs.force_setattr(self, "first_seen", self.pod.revision)
 
     @property
     def alive(self) -> bool:
@@ -122,14 +125,14 @@ class Member(msgspec.Struct):
         pod = self.pod
         if not self.pending or self.withheld or self.clearing:
             return ""
-        recorded = PLACED_ANNOTATION not in pod.annotations or Promise.recorded(pod, self.membership.key)
+        recorded = PLACED_ANNOTATION not in pod.annotations or PlaceRecord.recorded(pod, self.membership.key)
         return pod.nominated if recorded else ""
 
     @property
     def charged(self) -> str:
         """The queue to which its place is charged, "" if that isn't recorded or it has none."""
-        if self.promise is not None:
-            return self.promise.queue
+        if self.record is not None:
+            return self.record.queue
         return recorded_queue(self.pod) if self.bound else ""
 
     @property
@@ -141,32 +144,6 @@ class Member(msgspec.Struct):
     def clearing(self) -> bool:
         """Whether a nomination of ours is being taken back."""
         return self.written.node == "" and not self.written.is_shown(self.pod)
-
-    def take(self, assignment: Assignment, promise: Promise) -> None:
-        """Give it a place, of which the cluster wasn't told anything yet."""
-        self.assignment, self.promise, self.held_node = assignment, promise, ""
-        self.written = self.written.unplaced()
-
-    def take_back(self) -> None:
-        """Take its place from it."""
-        self.assignment = self.promise = None
-        self.written = self.written.unplaced()
-
-    def write_again(self) -> None:
-        """Have its node written again. A Binding is repeated where it is made, and a direct pod has nothing else."""
-        if not (self.written.binding and self.pod.direct and not self.pod.expected):
-            self.written = self.written.again()
-
-    def bind(self, key: GangKey, assignment: Assignment | None) -> None:
-        """Give it the place where it is bound, None if it has that already.
-
-        A pod that is first seen with a node was placed by an earlier leader, as it records, or not by us at all.
-        """
-        if assignment is not None:
-            self.assignment = assignment
-        if self.promise is None:
-            self.promise = Promise.recorded(self.pod, key)
-        self.held_node = ""
 
 
 def _has_node(member: Member) -> bool:
@@ -203,17 +180,30 @@ class Assembly:
 ASSEMBLED, NO_RESERVED_STARTS = Assembly(), ReservedStarts()
 
 
-class Reports(msgspec.Struct, gc=False):
-    """What was reported of a gang.
+class Memory(msgspec.Struct, frozen=True, gc=False):
+    """What is remembered of a gang. A service that has forgotten it decides the same, apart from back-offs.
 
-    ``reason_since`` is when its reason began, ``announced`` the text of the reason that was announced last.
-    ``group_scheduled``: its PodGroup was reported as scheduled. ``job_problem`` is why it can't be placed, as last
-    reported to its members' Jobs: "" if it can, None before the first report. ``in_line`` and ``reserved``: an Event
-    has said that it waits for its turn, and that nodes are kept free for it. ``remarked``: it was checked for labels
-    and annotations without an effect. ``starting``: where its members run is to be told once it is whole.
+    ``reason`` is why the gang waits, ``reason_since`` when that began. From ``again_at`` on another attempt may succeed
+    although no room has come free. These times are those of the controller's clock.
+
+    In seconds since the epoch: ``starts_about`` is when the gang is expected to get its places, None if unknown. Its
+    pods have asked autoscalers for nodes since ``asks_since``, 0 if they don't ask. ``reserved_starts`` are those that
+    the queue has told it, for the account of past work.
+
+    What was reported: ``announced`` is the text of the reason that was announced last. ``group_scheduled``: its
+    PodGroup was reported as scheduled. ``job_problem`` is why it can't be placed, as last reported to its members'
+    Jobs: "" if it can, None before the first report. ``in_line`` and ``reserved``: an Event has said that it waits for
+    its turn, and that nodes are kept free for it. ``remarked``: it was checked for labels and annotations without an
+    effect. ``starting``: where its members run is to be told once it is whole.
     """
 
+    reason: Reason | None = None
     reason_since: float = 0.0
+    again_at: float = NEVER
+    back_off: GangBackOff = NO_BACK_OFF
+    starts_about: float | None = None
+    asks_since: float = 0.0
+    reserved_starts: ReservedStarts = NO_RESERVED_STARTS
     announced: str = ""
     group_scheduled: bool = False
     job_problem: str | None = None
@@ -223,11 +213,10 @@ class Reports(msgspec.Struct, gc=False):
     starting: bool = False
 
 
-def resume_place(gang: Gang, member: Member, assignment: Assignment) -> None:
-    """Give a member the place to which an earlier leader has steered it, with what that one has promised the gang."""
-    promise = Promise.recorded(member.pod, gang.key) or Promise(gang.key, gang.size, gang.queue)
-    member.take(assignment, promise)
-    member.written = Written(assignment.node)
+NOTHING_REMEMBERED = Memory()
+
+READ_BY_PASSES = frozenset({"reason", "again_at", "back_off", "asks_since"})
+"""What passes read of a gang's memory."""
 
 
 def priority_of(pods: Collection[Pod], usual: int | None) -> int:
@@ -238,41 +227,38 @@ def priority_of(pods: Collection[Pod], usual: int | None) -> int:
     return max(highest, usual)
 
 
-class Gang(msgspec.Struct):
+# No reference cycle outlives a wait at the barrier, so the garbage collector needn't look at thousands of gangs.
+class Gang(msgspec.Struct, gc=False):
     """One gang.
 
-    State: ``reason`` is why it waits. From ``again_at`` on another attempt may succeed although no room has come free,
-    in seconds of the controller's clock. ``whole`` says that as many members as it requires have been bound. It has run
-    below its size since ``incomplete_since``, None if it doesn't. ``to_gather`` members, which have a place and aren't
-    bound, gather at the barrier. ``gathering`` is its `barrier` once it is used.
+    Members and memory are values. `change` and `remember` put others in their places, so a copy of the gang stays as
+    it is.
 
-    Times, in seconds since the epoch: ``starts_about`` is when it is expected to get its places, None if unknown.
-    ``undone_about`` is when its bound members are evicted, None if they aren't. Its pods have asked autoscalers for
-    nodes since ``asks_since``, 0 if they don't ask.
+    State: ``memory`` is what is remembered of it. ``whole`` says that as many members as it requires have been bound.
+    It has run below its size since ``incomplete_since``, None if it doesn't. ``undone_about`` is when its bound members
+    are evicted, in seconds since the epoch, None if they aren't. ``to_gather`` members, which have a place and aren't
+    bound, gather at the barrier. ``gathering`` is its `barrier` once it is used.
 
     Queue: ``queue`` is the name of its queue, "" if that queue doesn't exist. ``usual_priority`` is the priority that
     the queue gives to work without a PriorityClass, and ``usual_duration`` how many seconds work without a declared
     duration runs there; each is None if the queue states none. ``head_start`` is how many seconds of waiting its
     priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue with this
-    gang. ``reserved_starts`` are those that the queue has told it, for the account of past work. ``met`` are its
-    dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that keeps it from being
-    tried, None if it may be tried. If a limit or the quota of its queue is its obstacle, ``limited`` names the line in
-    which it waits for that; else it is None. ``shortage`` is what it lacks of a quota.
+    gang. ``met`` are its dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that
+    keeps it from being tried, None if it may be tried.
+
+    ``changed`` are the keys of gangs that have changed since the last view, None for a copy. It isn't told what passes
+    don't read. ``shared``: a copy has the same ``members``, so they are copied before one of them changes.
     """
 
     key: GangKey
-    members: dict[str, Member] = msgspec.field(default_factory=dict)
+    members: Mapping[str, Member] = msgspec.field(default_factory=dict)
     size: int = 1
     state: GangState = GangState.WAITING
-    reason: Reason | None = None
-    again_at: float = NEVER
-    back_off: GangBackOff = NO_BACK_OFF
+    memory: Memory = NOTHING_REMEMBERED
     assembly: Assembly = ASSEMBLED
-    reports: Reports = msgspec.field(default_factory=Reports)
     whole: bool = False
     incomplete_since: float | None = None
     to_gather: int = 0
-    starts_about: float | None = None
     undone_about: float | None = None
     usual_priority: int | None = None
     usual_duration: float | None = None
@@ -281,18 +267,75 @@ class Gang(msgspec.Struct):
     queue: str = ""
     gathering: Barrier | None = None
     history: History = msgspec.field(default_factory=History)
-    reserved_starts: ReservedStarts = NO_RESERVED_STARTS
-    asks_since: float = 0.0
     met: frozenset[str] = frozenset()
     obstacle: Reason | None = None
-    limited: LimitLine | None = None
-    shortage: Shortage | None = None
+    changed: set[GangKey] | None = None
+    shared: bool = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a field, and note that the gang has changed."""
+        if self.changed is not None:
+            self.changed.add(self.key)
+        _set(self, name, value)
 
     def copy(self) -> Gang:
-        """Return a copy with copies of its members, which a pass may change."""
+        """Return a copy, which a pass may change: it has the same members until one of the two changes them."""
         copied = copy(self)
-        copied.members = {uid: copy(member) for uid, member in self.members.items()}
+        _set(copied, "changed", None)
+        _set(copied, "shared", True)
+        _set(self, "shared", True)
         return copied
+
+    def put(self, member: Member) -> Member:
+        """Put a member in its place, as it is now; return it."""
+        self._own_members()[member.pod.uid] = member
+        return member
+
+    def change(self, uid: str, **changes: object) -> Member:
+        """Change fields of a member; return the member as it is then."""
+        return self.put(msgspec.structs.replace(self.members[uid], **changes))
+
+    def remove(self, uid: str) -> Member:
+        """Take a member out of the gang; return it."""
+        return self._own_members().pop(uid)
+
+    def _own_members(self) -> dict[str, Member]:
+        """Return the members, which no copy of the gang shares then."""
+        members = dict(self.members) if self.shared else cast(dict[str, Member], self.members)
+        self.members, self.shared = members, False
+        return members
+
+    def place(self, uid: str, assignment: Assignment, record: PlaceRecord | None = None) -> Member:
+        """Give a member a place, of which the cluster wasn't told anything yet; return the member."""
+        record = record or PlaceRecord(self.key, self.size, self.queue)
+        written = self.members[uid].written.unplaced()
+        return self.change(uid, assignment=assignment, record=record, held_node="", written=written)
+
+    def resume(self, uid: str, assignment: Assignment) -> Member:
+        """Give a member the place to which an earlier leader has steered it, as its pod records; return the member."""
+        record = PlaceRecord.recorded(self.members[uid].pod, self.key)
+        self.place(uid, assignment, record)
+        return self.change(uid, written=Written(assignment.node))
+
+    def take_back(self, uid: str) -> Member:
+        """Take the place of a member back; return the member."""
+        written = self.members[uid].written.unplaced()
+        return self.change(uid, assignment=None, record=None, written=written)
+
+    def write_again(self, uid: str) -> None:
+        """Have a member's node written again. A Binding of a direct pod is repeated where it is made."""
+        pod, written = self.members[uid].pod, self.members[uid].written
+        if not (written.binding and pod.direct and not pod.expected):
+            self.change(uid, written=written.again())
+
+    def bind(self, uid: str, assignment: Assignment | None) -> Member:
+        """Give a member the place where it is bound, None if it has that already; return the member.
+
+        A pod that is first seen with a node was placed by an earlier leader, as it records, or not by us at all.
+        """
+        member = self.members[uid]
+        record = member.record or PlaceRecord.recorded(member.pod, self.key)
+        return self.change(uid, assignment=assignment or member.assignment, record=record, held_node="")
 
     def alive(self) -> list[Member]:
         """Return the members that count."""
@@ -320,7 +363,40 @@ class Gang(msgspec.Struct):
     def forget_first_change(self) -> None:
         """Forget since when its plan has changed, if it holds no places: the time in which it does begins anew then."""
         if self.back_off.replanned < NEVER and len(self.placeless()) == len(self.alive()):
-            self.back_off = replace(self.back_off, replanned=NEVER)
+            self.remember(back_off=replace(self.back_off, replanned=NEVER))
+
+    def remember(self, **changes: object) -> None:
+        """Change fields of what is remembered of the gang."""
+        memory = msgspec.structs.replace(self.memory, **changes)
+        if READ_BY_PASSES.isdisjoint(changes):
+            _set(self, "memory", memory)
+        else:
+            self.memory = memory
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it waits, None if it doesn't."""
+        return self.memory.reason
+
+    @property
+    def again_at(self) -> float:
+        """When another attempt may succeed although no room has come free."""
+        return self.memory.again_at
+
+    @property
+    def back_off(self) -> GangBackOff:
+        """Until when it waits because its places were held in vain."""
+        return self.memory.back_off
+
+    @property
+    def starts_about(self) -> float | None:
+        """When it is expected to get its places, None if unknown."""
+        return self.memory.starts_about
+
+    @property
+    def asks_since(self) -> float:
+        """Since when its pods have asked autoscalers for nodes, 0 if they don't."""
+        return self.memory.asks_since
 
     @property
     def has_nodes(self) -> bool:
@@ -334,19 +410,19 @@ class Gang(msgspec.Struct):
         If so, the others have to be placed beside it.
         """
         return any(
-            member.promise is not None and _has_node(member) and member.promise.gang == self.key
+            member.record is not None and _has_node(member) and member.record.gang == self.key
             for member in self.members.values()
         )
 
     @property
-    def promised(self) -> bool:
+    def must_be_completed(self) -> bool:
         """Whether the gang has to be completed before others are served: it has begun as large as it is now."""
         if self.whole or not (self.state is GangState.COMMITTED or self.begun):
             return False
         return any(
-            member.promise is not None
-            and member.promise.size >= self.size
-            and member.promise.gang == self.key
+            member.record is not None
+            and member.record.size >= self.size
+            and member.record.gang == self.key
             and member.alive
             for member in self.members.values()
         )
@@ -360,8 +436,7 @@ class Gang(msgspec.Struct):
         ):
             reason = timed_out(self.assembly.late_after, reason)
         if self.reason != reason:
-            self.reason = reason
-            self.reports.reason_since = now
+            self.remember(reason=reason, reason_since=now)
             if reason is not None:
                 self.history.wait(reason.code.value, reason.text, reason.with_names)
 
@@ -462,7 +537,5 @@ class Gang(msgspec.Struct):
         """Return the living members that wait or were placed with this gang, or all if there are none."""
         alive = self.alive()
         return [
-            one
-            for one in alive
-            if not one.bound or (one.promise is not None and one.promise.gang == self.key)
+            one for one in alive if not one.bound or (one.record is not None and one.record.gang == self.key)
         ] or alive

@@ -1,7 +1,7 @@
 """The pods that a workload will have, as the cluster shows them before they exist.
 
 A Job says how many pods of one shape it will have, and a workload of an operator how many of each shape. So the pods
-can be placed before any of them exists. A *expected* pod doesn't exist yet. It is a member of its gang like any other,
+can be placed before any of them exists. An *expected* pod doesn't exist yet. It is a member of its gang like any other,
 with a uid of ours. Which pods are expected follows from the cluster alone, so a restart expects the same ones:
 
 * All pods of a Job that admission has suspended until they are placed, unless the Job's JobSet is suspended.
@@ -13,17 +13,17 @@ with a uid of ours. Which pods are expected follows from the cluster alone, so a
 
 A Job can have a plan only if it runs one pod for each index at the same time, all of them are one gang, and the service
 binds such pods itself. The plan names the node of each index. A pod of a Job with a plan takes over the place of its
-index. Any other pod takes over a expected pod of its role, preferably one that has a place. A expected pod that isn't
+index. Any other pod takes over an expected pod of its role, preferably one that has a place. An expected pod that isn't
 created in time has *lapsed*: its place is given back.
 
-Invariant: no index has a expected pod while it has a real one that holds a place or has succeeded.
+Invariant: no index has an expected pod while it has a real one that holds a place or has succeeded.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
@@ -42,7 +42,7 @@ from fluence_extender.model.names import (
     TRAINING_ROLE,
 )
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, Resumable
+from fluence_extender.model.workload import Job, JobSet, Resumable
 
 WRITTEN_LATER = (ALLOCATION_ANNOTATION, PLACED_ANNOTATION)
 """The annotations that a pod gets when it waits or is placed."""
@@ -50,16 +50,6 @@ WRITTEN_LATER = (ALLOCATION_ANNOTATION, PLACED_ANNOTATION)
 
 ROLES = (RAY_GROUP, TRAINING_ROLE)
 """The labels by which operators tell pods of different shapes apart."""
-
-ANY_INDEX = -1
-"""The number used as the completion index of a pod that has none."""
-
-
-def job_of(pod: Pod) -> tuple[str, int] | None:
-    """Return the uid of the Job that controls the pod, and the pod's index; None if no Job does."""
-    if pod.owner is None or not pod.owner.is_a("Job", "batch"):
-        return None
-    return completion_index(pod) or (pod.owner.uid, ANY_INDEX)
 
 
 def completion_index(pod: Pod) -> tuple[str, int] | None:
@@ -119,22 +109,22 @@ class JobPods:
     """A workload that is to be placed, or was placed, before its pods exist.
 
     Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``expected`` are
-    its pods that don't exist, by index: those of the first group, then those of the next. ``pods`` are a Job's real
-    pods by index and uid. ``refused`` is why its pods can't be known beforehand. If ``apart``, each of its pods is a
-    gang by itself. ``lapsed`` are the indexes of expected pods that weren't created in time. ``counted`` is how many of
-    its pods are expected or will be.
+    its pods that don't exist, by index: those of the first group, then those of the next. ``refused`` is why its pods
+    can't be known beforehand. If ``each_alone``, each of its pods is a gang by itself. ``lapsed`` are the indexes whose
+    expected pods weren't created in time. ``counted`` is how many of its pods are expected or will be.
 
     Times, on the controller's clock: ``since`` is when it was seen resumed, or when the last of its pods appeared.
     ``binds_until`` is until when the API server may bind its pods by its plan, 0 if it doesn't. ``look_at`` is when to
     check next whether its expected pods have lapsed.
 
     States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed.
-    If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``, it belongs to a suspended JobSet.
+    If ``ended``, it has ended or is gone, or its user has resumed it.
+
+    Where a method takes ``pods``, these are its pods that exist.
     """
 
     job: Resumable
     workloads: WorkloadIndex
-    pods: Mapping[int, Mapping[str, Pod]]
     shapes: tuple[Pod, ...] = ()
     expected: dict[int, Pod] = field(default_factory=dict)
     asked: bool = False
@@ -142,10 +132,9 @@ class JobPods:
     written: bool = False
     since: float = 0.0
     binds_until: float = 0.0
-    over: bool = False
-    paused: bool = False
+    ended: bool = False
     look_at: float = 0.0
-    apart: bool = False
+    each_alone: bool = False
     lapsed: frozenset[int] = frozenset()
     counted: int = 0
 
@@ -153,7 +142,7 @@ class JobPods:
     def planned(self) -> bool:
         """Whether it is resumed with a plan, which gives its pods their nodes by their indexes."""
         job = self.job
-        return isinstance(job, Job) and (bool(job.nodes) or (job.all_at_once and not self.apart))
+        return isinstance(job, Job) and (bool(job.nodes) or (job.all_at_once and not self.each_alone))
 
     @property
     def indexes(self) -> int:
@@ -167,6 +156,13 @@ class JobPods:
         return self.job.held_for_placement and self.indexes > 0 and not self.refused and not self.paused
 
     @property
+    def paused(self) -> bool:
+        """Whether it is a Job of a suspended JobSet."""
+        job = self.job
+        job_set = self.workloads.find(JobSet, job.namespace, job.job_set) if job.job_set else None
+        return job_set is not None and job_set.suspended
+
+    @property
     def age(self) -> tuple[float, int]:
         """Since when it stands in line, as for `Gang.created`."""
         return self.job.queued_since or (self.job.created, self.workloads.first_seen(self.job))
@@ -177,40 +173,47 @@ class JobPods:
         return not (self.planned or self.job.suspended or self.expected)
 
     @property
-    def claims(self) -> bool:
+    def takes_any(self) -> bool:
         """Whether its expected pods are taken over by pods of any index, because it is resumed without a plan."""
         return not self.planned and (self.written or not self.job.suspended)
 
-    def missing(self) -> dict[int, str]:
+    def missing(self, pods: Sequence[Pod]) -> dict[int, str]:
         """Return the indexes whose pods are to be expected, each with its node, "" before it is planned."""
-        job = self.job
-        if self.claims:
+        job, living = self.job, [pod for pod in pods if not pod.finished]
+        if self.takes_any:
             return {index: "" for index in self.expected if index not in self.lapsed}
         if self.waits:
-            # The API server lets nobody change the template while pods from before still exist.
-            if self._alive():
+            # The API server lets nobody change a Job's template while pods from before still exist.
+            if any(isinstance(job, Job) or not pod.deleting for pod in living):
                 return {}
-            return {index: "" for index in range(self.indexes) if not (self.planned and self._taken(index))}
-        if job.suspended or not isinstance(job, Job):
+            wanted, most = [(index, "") for index in range(self.indexes)], self.indexes
+        elif job.suspended or not isinstance(job, Job):
             return {}
-        planned = ((index, node) for index, node in enumerate(job.nodes[: job.completions]) if node)
-        missing = (place for place in planned if place[0] not in self.lapsed and not self._taken(place[0]))
-        return dict(islice(missing, max(job.parallelism - self._alive(), 0)))
+        else:
+            planned = enumerate(job.nodes[: job.completions])
+            wanted = [(index, node) for index, node in planned if node and index not in self.lapsed]
+            # The Job controller has no more living pods than the Job's parallelism.
+            most = max(job.parallelism - len(living), 0)
+        if not self.planned:
+            return dict(wanted)
+        taken = {completion_index(pod) for pod in pods if pod.phase != "Failed"}
+        return dict(islice((one for one in wanted if not self._is_taken(one[0], taken)), most))
 
-    def _alive(self) -> int:
-        """Return how many of its pods haven't ended. The Job controller has no more than its parallelism."""
-        return sum(not pod.finished for some in self.pods.values() for pod in some.values())
+    def _is_taken(self, index: int, taken: Container[tuple[str, int] | None]) -> bool:
+        """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
+        at = bisect_right(self.job.done, index, key=itemgetter(0)) - 1
+        return (at >= 0 and index <= self.job.done[at][1]) or (self.job.uid, index) in taken
 
     def take(self, pods: Sequence[Pod]) -> None:
         """Take the shapes of its pods from those that a dry run has returned, one of each group."""
         self.refused = next(filter(None, map(unsuited, pods)), "")
         self._set_shapes(pods)
 
-    def shaped(self) -> bool:
-        """Return whether the shapes of its pods are known; if need be, take one from a pod that exists."""
-        if not self.shapes:
-            existing = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
-            self._set_shapes(islice(existing, 1))
+    def shaped(self, pods: Sequence[Pod]) -> bool:
+        """Return whether the shapes of its pods are known; if need be, take a Job's from a pod that exists."""
+        if not self.shapes and isinstance(self.job, Job):
+            readable = (pod for pod in pods if not pod.problem)
+            self._set_shapes(sorted(readable, key=lambda pod: pod.uid)[:1])
         return bool(self.shapes)
 
     def _set_shapes(self, pods: Iterable[Pod]) -> None:
@@ -218,25 +221,17 @@ class JobPods:
         self.shapes = tuple(map(shape, pods))
         if not self.shapes:
             return
-        self.apart = self.workloads.membership(self.pod(0, "")).key.convention is Convention.ALONE
-        if self.apart and not (self.job.queued or self.job.queued_since):
+        self.each_alone = self.workloads.membership(self.pod(0, "")).key.convention is Convention.ALONE
+        if self.each_alone and not (self.job.queued or self.job.queued_since):
             self.refused = "its pods are gangs by themselves"
         elif self.planned and not self.shapes[0].direct:
             self.refused = self.refused or "kube-scheduler judges its pods by more than their node"
 
-    def unsettled(self) -> bool:
+    def needs_looks(self, pods: Sequence[Pod]) -> bool:
         """Return whether it may need an action without a new observation."""
         if self.job.suspended:
             return self.job.held_for_placement and not (self.waits and self.shapes)
-        return bool(self.expected or self.missing())
-
-    def _taken(self, index: int) -> bool:
-        """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
-        at = bisect_right(self.job.done, index, key=itemgetter(0)) - 1
-        if at >= 0 and index <= self.job.done[at][1]:
-            return True
-        pods = self.pods.get(index)
-        return pods is not None and any(pod.phase != "Failed" for pod in pods.values())
+        return bool(self.expected or self.missing(pods))
 
     def pod(self, index: int, node: str) -> Pod:
         """Return the expected pod of that index, steered to ``node`` where there is one."""

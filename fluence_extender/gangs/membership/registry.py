@@ -6,26 +6,30 @@ nothing; it records which gangs an observation affects.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
+
+from immutables import Map
+from msgspec.structs import replace
 
 from fluence_extender.gangs.membership.changed_gangs import ChangedGangs
 from fluence_extender.gangs.membership.conventions import named_gang
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owning
-from fluence_extender.gangs.reporting.history import History, Memory
+from fluence_extender.gangs.reporting.past_gangs import Line, PastGangs, line_left, line_of
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
-from fluence_extender.model.names import COMPLETION_INDEX, GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.seal import Seal
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
+    JobSet,
     Resumable,
     Workload,
 )
@@ -39,18 +43,17 @@ LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 MOST_HEIRS = 64
 """If a Job has more pods than this, the history of one that was sent back waits for a pod that comes later."""
 
-Heir = tuple[str, str, str]
-"""The namespace, the Job's uid and the index of a pod that is a gang by itself."""
-
 
 class Registry:
     """Gangs by key, members by pod uid.
 
     ``dirty`` are the gangs to look at again. ``workloads`` are the objects that state how large gangs are.
-    ``touched_groups`` are the PodGroups of scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the
-    gangs without any member left, so that users can look up what happened to them. ``left`` are the keys of gangs that
-    have gone since the last step took them up. ``revision`` grows with every change of any gang. ``late`` are, by
-    namespace, the uids of pods that weren't looked at since their workload with many pods changed.
+    ``touched_groups`` are the PodGroups of scheduling.x-k8s.io with a change since the last report, and
+    ``touched_job_sets`` the JobSets that came, went, or were suspended or resumed since the last step. ``gone`` keeps
+    the gangs without any member left, so that users can look up what happened to them. ``left`` are the keys of gangs
+    that have gone since the last step took them up. ``changed`` are those of gangs that have changed or gone since the
+    last view. ``revision`` grows with every change of any gang. ``late`` are, by namespace, the uids of pods that
+    weren't looked at since their workload with many pods changed.
 
     ``on_restated`` is called for each pod of which a workload has changed. ``on_dependee`` is called with the namespace
     and the name of each Job or gang that has come, has ended or is gone. ``clock`` returns seconds since the epoch.
@@ -60,37 +63,38 @@ class Registry:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.seal = Seal.of_this_process()
         self.gangs: dict[GangKey, Gang] = {}
-        self.gone: Memory[Gang] = Memory(clock)
+        self.gone = PastGangs(clock)
         self.left: set[GangKey] = set()
+        self.changed: set[GangKey] = set()
         self.revision = 0
         self.dirty = ChangedGangs()
         self.workloads = WorkloadIndex()
         self.touched_groups: set[tuple[str, str]] = set()
+        self.touched_job_sets: set[tuple[str, str]] = set()
         self.on_restated: Callable[[Pod], None] = lambda _: None
         self.on_dependee: Callable[[str, Target], None] = lambda *_: None
         self.late: dict[str, set[str]] = {}
-        self._gang_of: dict[str, GangKey] = {}
+        self._gang_of: Map[str, GangKey] = Map()
         self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
         self._priorities: Counter[int] = Counter()
         self._foreign: dict[str, tuple[GangKey, str]] = {}
         """The gang that each living foreign pod names, and the pod's scheduler, by the pod's uid."""
         self._foreign_by_name: Multimap[tuple[str, str], str] = Multimap()
 
-    def frozen(self, gangs: dict[GangKey, Gang], gang_of: dict[str, GangKey], now: float) -> Registry:
+    def frozen(self, gangs: dict[GangKey, Gang], now: float) -> Registry:
         """Return a registry for a pass at ``now``, in seconds since the epoch, with copies of all ``gangs``.
 
-        ``gang_of`` names the gang of each member's uid. The registry answers which gangs, members and workloads there
-        are. Nothing else is asked of it.
+        It answers which gangs, members and workloads there are. Nothing else is asked of it.
         """
         frozen = Registry(lambda: now)
-        frozen.gangs, frozen._gang_of = gangs, gang_of
+        frozen.gangs, frozen._gang_of = gangs, self._gang_of
         frozen._priorities, frozen.workloads = self._priorities.copy(), self.workloads.copy()
         return frozen
 
     def imagine(self, gang: Gang) -> None:
         """Add a gang that doesn't exist to a frozen registry, for a simulation."""
         self.gangs[gang.key] = gang
-        self._gang_of.update(dict.fromkeys(gang.members, gang.key))
+        self._gang_of = self._gang_of.update(dict.fromkeys(gang.members, gang.key))
         self._priorities.update(member.pod.priority for member in gang.members.values())
 
     # Questions.
@@ -166,22 +170,24 @@ class Registry:
             member = self.gangs[old].members[pod.uid]
             self._priorities[member.pod.priority] -= 1
             if old != membership.key:
-                del self.gangs[old].members[pod.uid]
+                self.gangs[old].remove(pod.uid)
                 self._touch(old)
-        gang = self._gang(membership.key)
+        gang = self.gangs.get(membership.key)
+        if gang is None:
+            gang = Gang(membership.key, history=self.gone.history_of(membership.key, pod))
+            self._add(gang)
         if old is None or old != gang.key or _naming(member.pod) != _naming(pod):
             if old is not None:
                 self.workloads.drop_pod(member.pod, old)
             self.workloads.add_pod(pod, gang.key)
         self._priorities[pod.priority] += 1
-        member.pod, member.membership = pod, _shared(gang, membership)
-        member.submitted = self._submitted(member)
-        if pod.uid not in gang.members:
-            if not gang.members:
-                self._inherit(gang, _heir(gang.key, pod))
-            gang.members[pod.uid] = member
+        joins = pod.uid not in gang.members
+        membership, submitted = _shared(gang, membership), self._submitted(pod)
+        member = gang.put(replace(member, pod=pod, membership=membership, submitted=submitted))
+        if joins:
             gang.note(HistoryKind.SEEN, pod.name)
-        self._gang_of[pod.uid] = gang.key
+        if old != gang.key:
+            self._gang_of = self._gang_of.set(pod.uid, gang.key)
         self._touch(gang.key)
         return member
 
@@ -199,34 +205,35 @@ class Registry:
             if not membership.key.convention is before.convention is Convention.ALONE:
                 return False
             self._remove(gang)
-            self.left.add(before)
-            gang.key, member.membership = membership.key, membership
+            gang.key = membership.key
             self._add(gang)
             self.dirty.add(gang.key)
-            if member.promise is not None:
-                member.promise = replace(member.promise, gang=gang.key)
+            if member.record is not None:
+                member = replace(member, record=dataclasses.replace(member.record, gang=gang.key))
         self.workloads.drop_pod(member.pod, before)
-        member.pod = replace(member.pod, uid=pod.uid)
-        self.workloads.add_pod(member.pod, gang.key)
-        if member.assignment is not None:
-            member.assignment = replace(member.assignment, uid=pod.uid)
-        gang.members[pod.uid] = gang.members.pop(uid)
-        del self._gang_of[uid]
-        self._gang_of[pod.uid] = gang.key
+        gang.remove(uid)
+        renamed = dataclasses.replace(member.pod, uid=pod.uid)
+        self.workloads.add_pod(renamed, gang.key)
+        place = member.assignment
+        if place is not None:
+            place = dataclasses.replace(place, uid=pod.uid)
+        gang.put(replace(member, pod=renamed, assignment=place, membership=membership))
+        self._gang_of = self._gang_of.delete(uid).set(pod.uid, gang.key)
         return True
 
     def drop_pod(self, uid: str) -> None:
         """Forget a pod of ours that is gone."""
-        key = self._gang_of.pop(uid, None)
+        key = self._gang_of.get(uid)
         if key is None:
             return
+        self._gang_of = self._gang_of.delete(uid)
         gang = self.gangs[key]
-        pod = gang.members.pop(uid).pod
+        pod = gang.remove(uid).pod
         self.workloads.drop_pod(pod, key)
         self._priorities[pod.priority] -= 1
         why = "its pod wasn't created" if pod.expected else "the pod was deleted"
         gang.note(HistoryKind.RELEASED, pod.name, why)
-        self._touch(key, _heir(key, pod) if _is_replaced(pod, gang.history) else None)
+        self._touch(key, line_left(gang, pod))
 
     def put_foreign_pod(self, pod: Pod) -> None:
         """Record a foreign pod, which may name a gang of ours."""
@@ -253,17 +260,15 @@ class Registry:
         """
         self.catch_up()
         self.workloads.begin()
-        for _, member in self.members():
-            member.first_seen = 0
-            member.submitted = self._submitted(member)
+        for gang, member in list(self.members()):
+            gang.change(member.pod.uid, first_seen=0, submitted=self._submitted(member.pod))
 
-    def _submitted(self, member: Member) -> tuple[float, int] | None:
+    def _submitted(self, pod: Pod) -> tuple[float, int] | None:
         """Return the place in line that its owner keeps or has in a queue, None if the pod has its own.
 
         An owner that was resumed before its pods existed was in line before them.
         """
-        owner = member.pod.owner
-        job = owning(owner, member.pod.namespace, self.workloads) if owner is not None else None
+        job = owning(pod.owner, pod.namespace, self.workloads) if pod.owner is not None else None
         if not isinstance(job, Resumable):
             return None
         return job.queued_since or ((job.created, self.workloads.first_seen(job)) if job.queued else None)
@@ -274,17 +279,9 @@ class Registry:
         """Mark those of ``keys`` that exist to be looked at again."""
         self.dirty.update(key for key in keys if key in self.gangs)
 
-    def _gang(self, key: GangKey) -> Gang:
-        """Return the gang of that key, new if need be; a gang that comes back continues its history."""
-        gang = self.gangs.get(key)
-        if gang is None:
-            before = self.gone.take(key)
-            gang = Gang(key, history=before.history if before is not None else History(self.gone.clock))
-            self._add(gang)
-        return gang
-
     def _add(self, gang: Gang) -> None:
         key = gang.key
+        gang.changed = self.changed
         self.gangs[key] = gang
         self._by_name.add((key.namespace, key.name), key)
         self._gang_changed(key)
@@ -292,16 +289,17 @@ class Registry:
     def _remove(self, gang: Gang) -> None:
         key = gang.key
         del self.gangs[key]
+        self.left.add(key)
         self.dirty.discard(key)
-        self.dirty.since_view.add(key)
         self._by_name.discard((key.namespace, key.name), key)
         self._gang_changed(key)
 
     def _gang_changed(self, key: GangKey) -> None:
+        self.changed.add(key)
         self.on_dependee(key.namespace, Target("gang", str(key).removeprefix(f"{key.namespace}/")))
 
-    def _touch(self, key: GangKey, heir: Heir | None = None) -> None:
-        """Note that a gang has changed. If it has no members left, it is gone, and ``heir`` may replace it."""
+    def _touch(self, key: GangKey, line: Line | None = None) -> None:
+        """Note that a gang has changed. If it has no members left, it is gone, and may have an heir in ``line``."""
         self.revision += 1
         if key.convention is Convention.COSCHEDULING:
             self.touched_groups.add((key.namespace, key.name))
@@ -312,31 +310,20 @@ class Registry:
         self._remove(gang)
         gang.fail_waits("the gang is gone")
         gang.note(HistoryKind.GONE)
-        self.gone.keep(key, gang, heir)
-        self.left.add(key)
-        replacement = self._replacement(gang.history, heir) if heir is not None else None
-        if replacement is not None:
-            replacement.history.follow(self.gone.replace(key).history)
+        self.gone.keep(gang, line)
+        heir = self._heir(gang, line) if line is not None else None
+        if heir is not None:
+            self.gone.hand_over(key, heir.history)
 
-    def _inherit(self, gang: Gang, heir: Heir | None) -> None:
-        """Let a new gang go on with the history of the gang that it replaces.
-
-        Pods without an index replace one each. One that comes back has its own history.
-        """
-        if heir is None or (gang.history.entries and not heir[2]):
-            return
-        for key in self.gone.left_to(heir)[: None if heir[2] else 1]:
-            gang.history.follow(self.gone.replace(key).history)
-
-    def _replacement(self, history: History, heir: Heir) -> Gang | None:
-        """Return the gang that is there already and replaces that of a history, None if there is none."""
-        if len(self.workloads.naming(*heir[:2])) > MOST_HEIRS:
+    def _heir(self, gone: Gang, line: Line) -> Gang | None:
+        """Return the gang that goes on with the history of one that is gone, if it is there already."""
+        if len(self.workloads.naming(*line[:2])) > MOST_HEIRS:
             return None
-        for gang in [self.gangs[key] for key in sorted(self.gangs_of(*heir[:2]))]:
-            is_heir = heir in (_heir(gang.key, member.pod) for member in gang.members.values())
-            if is_heir and gang.history.replaces(history):
-                return gang
-        return None
+        gangs = [self.gangs[key] for key in sorted(self.gangs_of(*line[:2]))]
+        same_line = (
+            gang for gang in gangs if line in (line_of(gang.key, one.pod) for one in gang.members.values())
+        )
+        return next((gang for gang in same_line if gang.history.replaces(gone.history)), None)
 
     # Workloads.
 
@@ -371,6 +358,8 @@ class Registry:
     def _job_changed(self, workload: Workload) -> None:
         if isinstance(workload, Job):
             self.on_dependee(workload.namespace, Target("job", workload.name))
+        elif isinstance(workload, JobSet):
+            self.touched_job_sets.add((workload.namespace, workload.name))
 
     def _recompute_soon(self, namespace: str, uids: Collection[str]) -> None:
         """Find out again to which gangs pods belong: now if there are few, else when `recompute_late` is called."""
@@ -396,13 +385,13 @@ class Registry:
             found = self.member(uid)
             if found is None:
                 continue
-            member = found[1]
+            gang, member = found
             self.on_restated(member.pod)
             membership = self.workloads.membership(member.pod)
-            member.submitted = self._submitted(member)
+            gang.change(uid, submitted=self._submitted(member.pod))
             if membership != member.membership:
                 self._put(member.pod, membership)
-                self.gangs[membership.key].reports.group_scheduled = False
+                self.gangs[membership.key].remember(group_scheduled=False)
             self.dirty.add(membership.key)
 
 
@@ -414,24 +403,9 @@ def _shared(gang: Gang, membership: Membership) -> Membership:
 
 def _standing(workload: Workload) -> tuple[object, ...]:
     """Return what is stated besides sizes: the place in line, the submission, and whether a Job has ended."""
-    line = (workload.suspended, workload.queued_since) if isinstance(workload, Resumable) else ()
+    line: tuple[object, ...] = (workload.suspended,) if isinstance(workload, JobSet | Resumable) else ()
+    line += (workload.queued_since,) if isinstance(workload, Resumable) else ()
     return (workload.uid, workload.submission, line, workload.outcome if isinstance(workload, Job) else None)
-
-
-def _is_replaced(pod: Pod, history: History) -> bool:
-    """Return whether a pod that is gone leaves its gang's history to a pod that may replace it."""
-    return pod.phase != "Succeeded" and bool(pod.expected or history.sent_back or history.preemptions)
-
-
-def _heir(key: GangKey, pod: Pod) -> Heir | None:
-    """Return what a pod of a Job that is a gang by itself has in common with the pod that replaces it.
-
-    That is its namespace, its Job and its index. Return None for any other pod.
-    """
-    owner = pod.owner
-    if key.convention is not Convention.ALONE or owner is None or not owner.is_a("Job", "batch"):
-        return None
-    return pod.namespace, owner.uid, pod.annotations.get(COMPLETION_INDEX, "")
 
 
 def _naming(pod: Pod) -> tuple[object, ...]:

@@ -21,16 +21,15 @@ class Decided:
 
     ``after`` is a copy of the gang with what was decided. Its members in ``placed`` get places. ``whole`` is a message
     for the gang's history that says how many members there are, "" if that isn't new. ``withdrawn`` says that the
-    members give their places back. ``aside`` is the limit or quota that takes the gang out of the line, None if none
-    does. ``again`` says that the gang has to be looked at again. ``considered`` has the decisions about preemption, and
-    ``without_preemption`` is why the gang has no places if no other gang makes room; None if it wasn't planned in vain.
+    members give their places back. ``again`` says that the gang has to be looked at again. ``considered`` has the
+    decisions about preemption. ``without_preemption`` is why the gang has no places if no other gang makes room; it is
+    None if it wasn't planned in vain.
     """
 
     after: Gang
     placed: list[Member] = field(default_factory=list)
     whole: str = ""
     withdrawn: bool = False
-    aside: Reason | None = None
     again: bool = False
     considered: list[Considered] = field(default_factory=list)
     without_preemption: Reason | None = None

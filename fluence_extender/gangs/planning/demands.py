@@ -5,13 +5,14 @@ A demand is made in the state of one moment: that of the ledger, or that of a pa
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod, PodTerm
+from fluence_extender.model.reason import Reason
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import signature
 from fluence_extender.placement.topology_constraints import topology_constraints
@@ -20,8 +21,20 @@ from fluence_extender.room.kept_apart import NO_NODES, KeptApart
 
 DemandKey = frozenset[tuple[object, int]]
 
-Demanded = tuple[Hashable, float]
-"""A key for the demand of members, and the priority with which they could preempt. Equal ones get equal answers."""
+
+@dataclass(slots=True, eq=False)
+class Demanded:
+    """The demand of members, as its ``key``, and the ``priority`` with which they could preempt.
+
+    Members with equal demands get equal answers. Equal demands are one object (`PassMemory.same`). ``group`` are pods
+    with this demand if only amounts decide how many of them have room, so that a count tells it; else it is empty.
+    ``told`` is the last reason that a count gave, with all that it depends on.
+    """
+
+    key: Hashable
+    priority: float
+    group: list[Pod]
+    told: tuple[object, Reason | None] = None, None
 
 
 class Demands:
@@ -71,23 +84,23 @@ class Demands:
         awaited = self._awaited_places(gang)
         ruled = any(member.pod.ruled for member in members)
         own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
-        return frozenset(
-            Counter(
-                (
-                    member.pod.requests,
-                    signature(member.pod),
-                    member.pod.claims,
-                    tuple(sorted(member.pod.devices.items())) if member.pod.devices else (),
-                    tuple(member.pod.requires.items()) if member.pod.devices else (),
-                    member.pod.host_ports,
-                    _by_rules(member.pod) if ruled else None,
-                    _barred(member, now, awaited) | self._kept_apart.nodes(member.pod),
-                    topology_constraints(member.pod, *self.topology(member.pod)),
-                    own,
-                )
-                for member in members
-            ).items()
-        )
+        counts: dict[object, int] = {}
+        for member in members:
+            pod = member.pod
+            alike = (
+                pod.requests,
+                signature(pod),
+                pod.claims,
+                tuple(sorted(pod.devices.items())) if pod.devices else (),
+                tuple(pod.requires.items()) if pod.devices else (),
+                pod.host_ports,
+                _by_rules(pod) if ruled else None,
+                _barred(member, now, awaited) | self._kept_apart.nodes(pod),
+                topology_constraints(pod, *self.topology(pod)),
+                own,
+            )
+            counts[alike] = counts.get(alike, 0) + 1
+        return frozenset(counts.items())
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
         """Return what the pod's owners require of its gang's placement."""

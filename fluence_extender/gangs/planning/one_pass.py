@@ -7,25 +7,26 @@ for the gangs behind it.
 
 Invariant: a gang is placed beside the reservations of all gangs before it, and of no others.
 
-Gangs that a rule keeps waiting aren't in line (`rules`). Limits and quotas are checked here again, because the pass
-itself may reach them.
+Gangs that a rule keeps waiting aren't in line (`rules`). Limits and quotas of queues are judged here, because the pass
+itself may reach them. Nothing is reserved for a gang that one of them keeps waiting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Literal
 
 import structlog
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.rules import (
     UNCOUNTED,
+    has_places,
     invalid,
     need,
+    placeless_of,
+    places_needed,
     planning_failed,
-    size_of,
     together,
 )
 from fluence_extender.gangs.membership.assembly import foreign_gates
@@ -38,8 +39,8 @@ from fluence_extender.gangs.planning.cluster_timeline import (
 )
 from fluence_extender.gangs.planning.decisions import Decided, Plan
 from fluence_extender.gangs.planning.demands import Demanded, Demands
-from fluence_extender.gangs.planning.known_reasons import KnownReasons, reason_to_tell
-from fluence_extender.gangs.planning.pass_memory import COUNT, Attempt, PassMemory
+from fluence_extender.gangs.planning.known_reasons import NO_ROOM, KnownReasons, reason_to_tell
+from fluence_extender.gangs.planning.pass_memory import COUNT, PassMemory, Wish
 from fluence_extender.gangs.planning.ranking import ranked
 from fluence_extender.gangs.planning.reservations import Blocked, KeptRoom, Reservations, moved_to
 from fluence_extender.gangs.planning.view import View
@@ -51,14 +52,12 @@ from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
 from fluence_extender.gangs.queue.fair_shares import is_set_aside
 from fluence_extender.gangs.queue.turns import entry_key
 from fluence_extender.model.assignment import Assignment
-from fluence_extender.model.gang import GangKey
+from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.queueing.entry import Entry
 from fluence_extender.queueing.order import Rank, has_begun
@@ -77,9 +76,6 @@ Each single plan looks at all members of the gang. The next attempt goes on wher
 MOST_HOPELESS = 64
 """How many kinds of members beyond a gang's size may fail before an attempt ends."""
 
-LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
-"""The reasons of gangs that a limit or a quota keeps waiting. They are looked at again when it may let them start."""
-
 
 def plan(view: View, memory: PassMemory) -> Plan:
     """Decide for each gang in line whether it gets its places.
@@ -96,7 +92,7 @@ class Pass:
     def __init__(self, view: View, memory: PassMemory) -> None:
         self._view = view
         self._memory = memory
-        self._planner = memory.planner
+        self.planner = memory.planner
         self._now = view.now
         self._policy = view.queues.policy
         self._admission = view.queues.admission
@@ -105,7 +101,7 @@ class Pass:
         self._closed = ClosedNodes(view.queues.settings, memory.planner.eligibility, lambda: view.calendar)
         self._room = view.room
         self._preempting = Preempting(
-            view.preemption, view.registry, self._planner, view.queues.reclaims, view.now, self._avoided
+            view.preemption, view.registry, self.planner, view.queues.reclaims, view.now, self._avoided
         )
         self._preemptions = self._admission.ahead = self._preempting.preemptions
         self._demands = Demands(
@@ -118,7 +114,7 @@ class Pass:
         self._reservations: Reservations | None = None
         self._unreserved = 0
         """How many blocked gangs got no reservation, because no end is known and they haven't waited long enough."""
-        self._reasons = KnownReasons(view.room, memory.shortfalls, self._demands, view.now)
+        self._reasons = KnownReasons(view.room, memory.planner, self._preemptions.passes)
         self._idle: dict[float, bool] = {}
         """By priority, whether preemption can't help; see `_is_idle`."""
         self._fast = not (
@@ -126,11 +122,16 @@ class Pass:
         )
         """Whether a gang may get the reason of others unplanned: no preemptor waits, and no pod keeps others away."""
         settings, quotas = view.queues.settings, self._admission.quotas
-        self._has_limits = quotas.active or any(one.limits != NO_LIMITS for one in settings.queues.values())
+        limits = [one.limits for one in settings.queues.values()]
+        self._has_limits = quotas.active or any(one != NO_LIMITS for one in limits)
+        self._limits_lines = any(one.queued or one.queued_per_user for one in limits)
         self._has_gaps = quotas.keeps or bool(settings.reservations)
         """Whether other queues or operators keep something free."""
-        self._alike: dict[int, tuple[Reason, int]] = {}
-        """By the id of a demand, the reason of all gangs with it, and how many gangs had been placed by then."""
+        self._reached: dict[tuple[str, str, Resources], tuple[Reason | None, bool, int]] = {}
+        """By queue, user and demand: the limit or quota that is reached, whether the queue takes the demand back, and
+        how many gangs had been placed by then."""
+        self._is_by_demand = False
+        """Whether all gangs behind with one demand and duration get one answer."""
         self._placed: list[Pod] = []
         """The pods that got places before something was reserved."""
         self._made = Plan(view)
@@ -151,17 +152,12 @@ class Pass:
             if not due and key not in view.ends.blocked:
                 continue
             made.tried.add(key)
-            if due or not self._keep_reservation(key, rank):
+            if due or not self._reserve().keep(key, rank):
                 self._attempt(gang, rank)
         made.blocked, made.cluster = self.blocked, self.cluster
         if self._admission.shares.active:
             made.unsettled = self._has_reordered()
         return made
-
-    @property
-    def planner(self) -> Planner:
-        """The planner of this pass."""
-        return self._planner
 
     @property
     def placements(self) -> int:
@@ -188,12 +184,8 @@ class Pass:
 
     def _attempt(self, gang: Gang, rank: Rank) -> None:
         """Try a gang, unless others have shown why it has no place."""
-        attempt = self._memory.attempt(gang.key)
-        alike = self._alike.get(id(attempt.demand))
-        if alike is None or alike[1] != self._reasons.placements or gang.asks_since:
-            reason = self._reason_of_others(gang, rank, attempt)
-        else:
-            reason = alike[0]
+        limit, undecided = self._limit(gang) if self._has_limits else (None, False)
+        reason = None if undecided else limit or self._reason_of_alike(gang, rank)
         if reason is not None:
             if (gang.reason is not reason and gang.reason != reason) or gang.again_at < NEVER:
                 self._made.explained.append((gang.key, reason))
@@ -210,16 +202,40 @@ class Pass:
         if not self.decide(gang, rank).placed:
             self._memory.in_vain.note(gang.key.namespace)
 
+    def _limit(self, gang: Gang) -> tuple[Reason | None, bool]:
+        """Return which limit or quota of its queue keeps a gang without places waiting, and whether more is to decide.
+
+        That is so if it has a reservation or a preemption, or if its queue takes back what it asks for. Within a pass,
+        what is reached stays reached.
+        """
+        key, admission, placements = gang.key, self._admission, self._reasons.placements
+        place = admission.usage.place(key)
+        if place is None or place.runs:
+            return None, False
+        alike = place.queue, place.user, place.asks
+        reached, takes_back, placed = self._reached.get(alike, (None, False, -1))
+        if reached is None and placed != placements:
+            reached = admission.limit_reached(place)
+            over_quota = reached is not None and reached.code is ReasonCode.OVER_QUOTA
+            takes_back = over_quota and self._view.queues.reclaims.may_reclaim(key, place.asks)
+            # If gangs know the reason, it is theirs: to compare an object with itself takes no time.
+            reached = gang.reason if gang.reason == reached else reached
+            self._reached[alike] = reached, takes_back, placements
+        limit = (admission.line_limit(key, place) if self._limits_lines else None) or reached
+        if limit is None:
+            return None, False
+        return limit, takes_back or key in self._view.ends.blocked or key in self._preemptions
+
     def decide(self, gang: Gang, rank: Rank) -> Decided:
         """Plan a gang by itself, whatever others have shown, and count the places that it gets."""
         decided = Decided(gang.copy())
-        decided.after.again_at = NEVER
+        decided.after.remember(again_at=NEVER)
         try:
             self._try(decided, rank)
         except Exception as error:
             # One gang that can't be planned must not keep the others from being placed.
             log.exception("a gang could not be planned", gang=str(gang.key))
-            decided.after.reason = planning_failed(error)
+            decided.after.remember(reason=planning_failed(error))
         self._made.decided.append(decided)
         if decided.placed:
             self._reasons.placements += 1
@@ -247,28 +263,36 @@ class Pass:
             self._made.large.append((gang.key.namespace, len(gang.members)))
         return True
 
-    def _reason_of_others(self, gang: Gang, rank: Rank, attempt: Attempt) -> Reason | None:
+    def _reason_of_alike(self, gang: Gang, rank: Rank) -> Reason | None:
+        """Return why a gang has no place, as gangs with its demand have shown in this pass; None to try it."""
+        wish = self._memory.wishes.get(gang.key)
+        if wish is None and self._fast:
+            wish = self._wish(gang)
+        demand = wish.demand if wish is not None and self._is_by_demand and not gang.asks_since else None
+        reason = None
+        if wish is not None and demand is not None and self._idle.get(demand.priority):
+            reason = self._reasons.of_others(demand, wish.duration or 0.0)
+        return self._reason_of_others(gang, rank, wish) if reason is None else reason
+
+    def _reason_of_others(self, gang: Gang, rank: Rank, wish: Wish | None) -> Reason | None:
         """Return why a gang has no place, if gangs with its demand have none in this pass; None to try it."""
-        demand = attempt.demand
-        if demand is None and self._fast:
-            demand = attempt.demand = self._whole_demand(gang)
-        if not demand or not self._fast or gang.asks_since:
-            return None
-        if not self._is_idle(demand[1]) or (self._has_limits and self._admission.is_limited(gang)):
+        demand = wish.demand if wish is not None and self._fast and not gang.asks_since else None
+        if wish is None or demand is None or not self._is_idle(demand.priority):
             return None
         may_reserve, pending = self._may_reserve(gang), gang.pending()
-        kept_room = self.kept_room(gang, rank, pending, self._duration_of(gang, attempt))
+        kept_room = self.kept_room(gang, rank, pending, wish.duration)
         if isinstance(kept_room, Reason):
             return None if may_reserve or gang.key in self._view.ends.blocked else kept_room
-        before = self._memory.shortfalls.full_counts
-        reason = self._reasons.of(gang, demand, pending, kept_room, self._may_plan(gang, rank))
-        counted = self._memory.shortfalls.full_counts - before
+        if not (self._reasons.was_tried(demand) or self._was_tried(gang)):
+            return None
+        before = len(self._reasons.sizes)
+        reason = self._reasons.of(gang, demand, kept_room, self._may_plan(gang, rank))
+        counted = len(self._reasons.sizes) - before
         if counted:
             self._memory.in_vain.note(gang.key.namespace, COUNT * counted)
-        if may_reserve or reason is None:
-            return None if reason is not None and reason.code in BLOCKED else reason
-        if reason.code is ReasonCode.BUSY and not (self._has_limits or self._has_gaps) and self._is_complete:
-            self._alike[id(demand)] = reason, self._reasons.placements
+        if may_reserve and reason is not None and reason.code in BLOCKED:
+            return None
+        self._is_by_demand = not (self._has_limits or self._has_gaps) and self._is_complete
         return reason
 
     @property
@@ -277,13 +301,22 @@ class Pass:
         reserved = self._reservations is not None and not self._reservations.may_add
         return reserved and self._order.cut is None and not self._is_first_come()
 
-    def _whole_demand(self, gang: Gang) -> Demanded | Literal[False]:
-        """Return the demand of a whole gang without places, False if more than its demand decides about it."""
-        size, ready = size_of(gang), gang.pending()
-        whole = not isinstance(size, Reason) and len(ready) == len(gang.alive()) == size and not gang.ended
+    def _was_tried(self, gang: Gang) -> bool:
+        """Return whether a gang has passed all checks but that for room since it last changed."""
+        return gang.reason is not None and gang.reason.code in NO_ROOM and gang.key not in self._view.changed
+
+    def _wish(self, gang: Gang) -> Wish:
+        """Find out what a gang asks for, and remember it."""
+        ready = gang.pending()
+        whole = len(ready) == len(gang.alive()) == gang.size and not gang.ended
         if not whole or any(map(_differs, ready)):
-            return False
-        return self.demanded(gang, ready)
+            wish = Wish(None, None)
+        else:
+            ends, calendar = self._admission.ends, self._view.calendar
+            duration, fixed = ends.run_time([one.pod for one in ready], calendar)
+            wish = Wish(self.demanded(gang, ready), duration if fixed else None)
+        self._memory.wishes[gang.key] = wish
+        return wish
 
     def demanded(self, gang: Gang, members: Sequence[Member]) -> Demanded:
         """Return what decides whether members have room; equal demands are one object."""
@@ -291,8 +324,7 @@ class Pass:
         keeper = gang.key if self._room.held_nodes.any_for(gang.key) else None
         priority = preempting_priority(members) if may_preempt(members) else -NEVER
         key = self._demands.key(gang, members, self._now), self._preemptions.passes(gang), keeper
-        demand = key, priority
-        return self._memory.same(demand)
+        return self._memory.same(key, priority, lambda: self._demands.of(gang, members, self._now))
 
     def open_to(self, gang: Gang) -> Room:
         """Return the room as it is for a gang."""
@@ -305,22 +337,9 @@ class Pass:
             found = self._idle[priority] = self._preempting.idle(priority)
         return found
 
-    def _duration_of(self, gang: Gang, attempt: Attempt) -> float:
-        """Return how many seconds a gang without any place runs."""
-        duration = attempt.duration
-        if duration is None:
-            pods = [one.pod for one in gang.pending()]
-            duration = self._admission.ends.duration(pods, self._view.calendar)
-            if self._admission.ends.is_fixed(pods):
-                attempt.duration = duration
-        return duration
-
     def _try(self, decided: Decided, rank: Rank) -> None:
         """Try to place a gang."""
-        gang, now = decided.after, self._now
-        size = size_of(gang)
-        if isinstance(size, Reason):
-            return
+        gang, now, size = decided.after, self._now, decided.after.size
         ready, settled, missing = need(gang, size)
         if not gang.begun and len(ready) < missing:
             return
@@ -328,23 +347,25 @@ class Pass:
         ready, later, fewest = together(gang, ready, missing)
         needed_now = min(fewest, len(ready))
         ready, rule = self._admission.joining(gang, ready)
-        if self._is_stopped(decided, ready, needed_now, fewest, rule):
+        allowed, over = self._admission.within_quota(gang, ready, fewest)
+        over_quota = over if allowed < fewest else None
+        if self._is_stopped(decided, ready, fewest, rule if len(ready) < needed_now else None, over_quota):
             return
         if not settled and (gang.reason is None or gang.reason.incomplete):
             decided.whole = f"{len(ready) + gang.ended} of {size} members are there"
-        allowed, over = self._admission.within_quota(gang, ready, fewest)
         ready = ready[: max(allowed, fewest)]
-        reason = (over if allowed < fewest else None) or self._plan_as_many(decided, rank, ready, fewest)
-        needed = _needed(gang, size)
+        reason = over_quota or self._plan_as_many(decided, rank, ready, fewest)
+        needed = places_needed(gang, size)
         if reason is not None:
-            gang.again_at = min((one.refusals.next_admission(now) for one in ready), default=NEVER)
+            next_admission = min((one.refusals.next_admission(now) for one in ready), default=NEVER)
+            gang.remember(again_at=next_admission)
             movable = any(one.assignment is not None for one in gang.pending())
             if missing > 0 and movable and not gang.begun and needed:
                 # Some have places that the others can't join: all get new ones together.
                 self._withdraw(decided)
             elif needed:
                 # Nothing is freed for members beyond the gang's size.
-                lacking = [member for member in ready if member.assignment is None][:needed]
+                lacking = placeless_of(gang, ready)[:needed]
                 decided.without_preemption = self._preemptions.behind(gang, reason)
                 reason = self._consider(decided, lacking, reason)
             reason = self._preemptions.behind(gang, reason)
@@ -352,16 +373,15 @@ class Pass:
         if not needed:
             self._end_preemption(decided)
         decided.again |= bool(later) and reason is None
-        gang.reason = reason
-        lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]
-        self._block(gang, rank, lacking)
+        gang.remember(reason=reason)
+        self._block(gang, rank, placeless_of(gang, ready)[: places_needed(gang, size)])
 
     def _withdraw(self, decided: Decided) -> None:
         """Let a gang give back the places of its members that aren't bound; the next pass has the room."""
         decided.withdrawn = decided.again = True
-        for member in decided.after.members.values():
-            if member.movable:
-                member.assignment = None
+        gang = decided.after
+        for uid in [member.pod.uid for member in gang.members.values() if member.movable]:
+            gang.change(uid, assignment=None)
 
     def _consider(self, decided: Decided, lacking: Sequence[Member], reason: Reason) -> Reason:
         """Find out whether to preempt for members that lack a place; return why the gang waits then."""
@@ -384,26 +404,30 @@ class Pass:
             decided.considered.append(considered)
 
     def _is_stopped(
-        self, decided: Decided, ready: list[Member], needed_now: int, fewest: int, rule: Reason | None
+        self,
+        decided: Decided,
+        ready: list[Member],
+        fewest: int,
+        rule: Reason | None,
+        over_quota: Reason | None,
     ) -> bool:
         """Return whether something other than a lack of room keeps a gang from being tried, and record what it is.
 
-        ``needed_now`` of the members have to get places together. If fewer are ``ready``, ``rule`` says why.
+        The ``fewest`` of its members have to get places together. If there is a ``rule`` against that, or if their
+        queue is ``over_quota`` with them, it says why.
         """
         gang = decided.after
         obstacle = (
             self._admission.limit(gang)
-            or (rule if len(ready) < needed_now else None)
+            or rule
             or invalid(ready)
             or self._preempting.eviction_of(gang)
             or self._preemptions.device_conflict(gang, ready)
-            or self._over_quota(decided, ready, fewest)
+            or self._over_quota(decided, ready, fewest, over_quota)
             or self._uncounted(decided, ready)
         )
         if obstacle is not None:
-            gang.reason = obstacle
-            if obstacle.code in LIMITED:
-                decided.aside = obstacle
+            gang.remember(reason=obstacle)
         return obstacle is not None
 
     def _uncounted(self, decided: Decided, ready: Sequence[Member]) -> Reason | None:
@@ -413,8 +437,10 @@ class Pass:
         decided.again = True
         return UNCOUNTED
 
-    def _over_quota(self, decided: Decided, ready: Sequence[Member], fewest: int) -> Reason | None:
-        """Return which quota keeps a gang from its places, None if none does; record what it lacks.
+    def _over_quota(
+        self, decided: Decided, ready: Sequence[Member], fewest: int, over_quota: Reason | None
+    ) -> Reason | None:
+        """Return which quota keeps a gang from its places, None if none does.
 
         The quota of the namespace needs room for all expected pods among the members, and that of the queue for the
         ``fewest``. A queue that takes back what the members need has no objection. A gang that was placed only in part
@@ -423,14 +449,15 @@ class Pass:
         gang = decided.after
         reason = self._view.quotas.obstacle(gang, ready)
         if reason is not None:
-            gang.again_at = self._view.quotas.refused.until(gang.key.namespace)
+            # Until its namespace has room, a rule keeps a gang without places from being tried.
+            decided.again |= not has_places(gang)
+            gang.remember(again_at=self._view.quotas.refused.until(gang.key.namespace))
+        elif over_quota is None or self._preempting.takes_back(gang, ready[:fewest]):
+            return None
         else:
-            over = self._admission.over_quota(gang, ready, fewest)
-            if over is None or self._preempting.takes_back(gang, ready[:fewest]):
-                return None
-            reason, gang.limited, gang.shortage = over
+            reason = over_quota
         settled = any(one.assignment is not None for one in gang.pending())
-        if settled and not gang.begun and _needed(gang, gang.size):
+        if settled and not gang.begun and places_needed(gang, gang.size):
             # The other members can't join those that have places, so all places are given back.
             self._withdraw(decided)
         return reason
@@ -468,13 +495,14 @@ class Pass:
         """Place all of ``members`` or return why not. A demand that has failed isn't planned again."""
         gang = decided.after
         demand = self.demanded(gang, members)
-        reason = self._reasons.of(gang, demand, members, kept_room)
+        self._reasons.note_tried(demand)
+        reason = self._reasons.of(gang, demand, kept_room)
         if reason is not None:
             return reason
         reason = self._place(decided, members, kept_room)
         if reason is None:
             return None
-        self._reasons.note(gang, demand, members, reason, kept_room)
+        self._reasons.note(demand, reason, kept_room)
         return reason_to_tell(reason, kept_room.short)
 
     def _place(self, decided: Decided, members: list[Member], kept_room: KeptRoom) -> Reason | None:
@@ -485,9 +513,9 @@ class Pass:
             return places
         self._room.occupy(((one.pod, at) for one, at in zip(members, places, strict=True)), gang.key)
         own = {one.assignment.node for one in gang.alive() if one.assignment is not None}
+        record = PlaceRecord(gang.key, gang.size, gang.queue)
         for member, place in zip(members, places, strict=True):
-            member.assignment, member.promise = place, Promise(gang.key, gang.size, gang.queue)
-        decided.placed.extend(members)
+            decided.placed.append(gang.change(member.pod.uid, assignment=place, record=record))
         if self._reservations is None:
             self._placed.extend(one.pod for one in members)
         else:
@@ -504,11 +532,11 @@ class Pass:
             self._demands.settled(gang),
         )
         if not kept_room.free and kept_room.short is None:
-            places = self._planner.find(kept_room.left_of(room), demands, settled)
+            places = self.planner.find(kept_room.left_of(room), demands, settled)
             if places is not None:
                 return places
         try:
-            places = self._planner.plan(room, demands, settled)
+            places = self.planner.plan(room, demands, settled)
         except GangRefused as refused:
             return refused.reason
         return places if kept_room.free else kept_room.reason
@@ -519,8 +547,7 @@ class Pass:
         Return why the first that was tried and has no place has none, None if each that was tried has one.
         """
         gang, reason = decided.after, None
-        attempt = self._memory.attempt(gang.key)
-        start, attempt.beyond = attempt.beyond, 0
+        start = self._memory.beyond.pop(gang.key, 0)
         hopeless: set[object] = set()
         plans = max(MOST_LOOKED_AT // len(gang.members), 1)
         for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
@@ -540,7 +567,7 @@ class Pass:
                 decided.again = True
             if len(hopeless) >= MOST_HOPELESS or not plans:
                 # The next attempt begins with the others.
-                attempt.beyond = at % len(beyond)
+                self._memory.beyond[gang.key] = at % len(beyond)
                 break
         return reason
 
@@ -603,10 +630,6 @@ class Pass:
         known = self._view.ends.any_known or bool(self._view.queues.settings.reservations)
         return self._policy.depth > 0 and (known or starves)
 
-    def _keep_reservation(self, key: GangKey, rank: Rank) -> bool:
-        """Keep the reservation of a gang that hasn't changed; return False if it has to be tried again."""
-        return self._reserve().keep(key, rank)
-
     def _reserve(self) -> Reservations:
         """Return the reservations of this pass. The first call takes time in proportion to the size of the cluster."""
         if self._reservations is None:
@@ -627,7 +650,7 @@ class Pass:
                 return renewed
         placed = {pod.uid: self._admission.ends.end(pod, calendar) for pod in self._placed}
         declared = DeclaredEnds(ends.leaving, ends.own, placed)
-        cluster = cluster_timeline(self._room, declared, self._planner, calendar)
+        cluster = cluster_timeline(self._room, declared, self.planner, calendar)
         cluster.revision = None if self._placed else ends.revision
         return cluster
 
@@ -639,7 +662,7 @@ class Pass:
         if self._reservations is None and not self._is_judged(gang):
             self._unreserved += 1
             starving = gang.created[0] + self._policy.starvation_after - self._view.calendar
-            gang.again_at = min(gang.again_at, self._now + starving)
+            gang.remember(again_at=min(gang.again_at, self._now + starving))
             return
         self._reserve().block(*self._later(gang, rank, lacking))
 
@@ -652,7 +675,7 @@ class Pass:
         if own is not None:
             return own.start if own.start < NEVER else None
         lacking = gang.placeless()
-        return reservations.start(*self._later(gang, rank, lacking[: _needed(gang, gang.size) or None]))
+        return reservations.start(*self._later(gang, rank, lacking[: places_needed(gang, gang.size) or None]))
 
     def _later(self, gang: Gang, rank: Rank, lacking: Sequence[Member]) -> tuple[Blocked, Request]:
         """Return the request to place members of a gang later."""
@@ -665,12 +688,6 @@ class Pass:
         key = entry_key(gang.key)
         entry = Entry(key, (), gang.created, duration, where=key, queue=self._admission.queue_name(gang))
         return Blocked(gang.key, rank, entry, alike, share), request
-
-
-def _needed(gang: Gang, size: int) -> int:
-    """Return how many places the gang lacks."""
-    placed = sum(1 for member in gang.alive() if member.assignment is not None)
-    return max(size - placed - gang.ended, 0)
 
 
 def _differs(member: Member) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
 
 from fluence_extender.gangs.planning.demands import Demanded
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.placement.chooser import NodeChooser
+from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.shortfalls import Shortfalls
+from fluence_extender.placement.shortfalls import countable
 from fluence_extender.placement.topology import Topology
 from fluence_extender.queueing.order import Rank
 
@@ -20,19 +20,17 @@ MOST_DEMANDS = 20_000
 """The most demands that are kept so that equal ones are one object."""
 
 
-@dataclass(slots=True)
-class Attempt:
-    """What passes remember of a gang.
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a gang without places asks for, as long as the gang doesn't change.
 
-    ``demand`` is the demand of all members of a gang, which shares its reasons with gangs of an equal demand. It is
-    False if more than the demand decides about the gang, and None if that isn't known. ``duration`` is how many seconds
-    the gang runs, None if that isn't known or depends on when it starts. Both are forgotten when the gang changes.
-    ``beyond`` is the position, among the members beyond the gang's size, at which the next attempt begins.
+    ``demand`` is the demand of all its members. It is None if more than the demand decides about the gang; else the
+    gang gets the same answers as the gangs of an equal demand. ``duration`` is how many seconds the gang runs, None if
+    that depends on when it starts.
     """
 
-    demand: Demanded | Literal[False] | None = None
-    duration: float | None = None
-    beyond: int = 0
+    demand: Demanded | None
+    duration: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +97,16 @@ class PassMemory:
     def __init__(self, levels: Mapping[str, str], chooser: NodeChooser | None = None) -> None:
         self._levels = levels
         self._chooser = chooser
-        self._attempts: dict[GangKey, Attempt] = {}
-        self._demands: dict[Demanded, Demanded] = {}
+        self.wishes: dict[GangKey, Wish] = {}
+        self.beyond: dict[GangKey, int] = {}
+        """The position, among the members beyond a gang's size, at which the next attempt begins, 0 if not given."""
+        self._demands: dict[tuple[Hashable, float], Demanded] = {}
         self.in_vain = InVain()
         self._forget_nodes()
 
     def _forget_nodes(self) -> None:
         eligibility = EligibilityIndex()
         self.planner = Planner(eligibility, Topology(eligibility, self._levels), self._chooser)
-        self.shortfalls = Shortfalls(eligibility)
 
     def follow(self, nodes: NodeChanges, changed: Iterable[GangKey], gangs: Collection[GangKey]) -> None:
         """Begin a pass: take in which nodes and gangs have changed since the last one, and which ``gangs`` exist."""
@@ -117,24 +116,20 @@ class PassMemory:
             self.planner.eligibility.drop(name)
         for node in nodes.changed:
             self.planner.eligibility.put(node)
-        self.shortfalls.begin_pass()
         self.in_vain.begin_pass()
         for key in changed:
-            attempt = self._attempts.get(key)
-            if attempt is not None:
-                attempt.demand = attempt.duration = None
-        if len(self._attempts) > 2 * len(gangs) + 1:
-            self._attempts = {key: one for key, one in self._attempts.items() if key in gangs}
+            self.wishes.pop(key, None)
+        if len(self.wishes) > 2 * len(gangs) + 1:
+            self.wishes = {key: one for key, one in self.wishes.items() if key in gangs}
+        self.beyond = {key: at for key, at in self.beyond.items() if key in gangs}
         if len(self._demands) >= MOST_DEMANDS:
             self._demands.clear()
 
-    def attempt(self, key: GangKey) -> Attempt:
-        """Return what is remembered of a gang."""
-        attempt = self._attempts.get(key)
-        if attempt is None:
-            attempt = self._attempts[key] = Attempt()
-        return attempt
-
-    def same(self, demand: Demanded) -> Demanded:
-        """Return the one object for equal demands."""
-        return self._demands.setdefault(demand, demand)
+    def same(self, key: Hashable, priority: float, demands: Callable[[], Sequence[Demand]]) -> Demanded:
+        """Return the one object for equal demands; ``demands`` returns them one by one."""
+        same = self._demands.get((key, priority))
+        if same is None:
+            each = demands()
+            group = [each[0].pod] * len(each) if countable(each) else []
+            same = self._demands[key, priority] = Demanded(key, priority, group)
+        return same

@@ -34,7 +34,7 @@ IGNORED = {"resource_version", "nominated", "refusal", "undecided", "failure", "
 
 # The fields of gangs, members and pods on which a pass depends.
 OF_GANG = attrgetter("size", "queue", "back_off.until", "whole", "obstacle", "asks_since")
-OF_MEMBER = attrgetter("bound", "binding", "assignment", "promise", "refusals.excluded")
+OF_MEMBER = attrgetter("bound", "binding", "assignment", "record", "refusals.excluded")
 OF_POD = attrgetter(*(one.name for one in fields(Pod) if one.compare and one.name not in IGNORED))
 
 DEFERRED_AT_ONCE = 512
@@ -128,6 +128,7 @@ class Passes:
         return (
             parts.ledger.version,
             queue.settings.revision,
+            queue.admission.version,
             queue.admission.quotas.version,
             queue.departures,
             queue.admission.shares.epoch,
@@ -188,9 +189,13 @@ class Passes:
 
     def view_aside(self, now: float) -> View:
         """Return a view with nobody in line, for a simulation."""
+        self.follow()
+        return self._views.aside(now)
+
+    def follow(self) -> None:
+        """Take in what has changed, so that the next view has less to copy."""
         if self._begun is None:
             self._views.follow()
-        return self._views.aside(now)
 
     def _backs_off(self, key: GangKey, now: float) -> bool:
         gang = self._parts.registry.gangs.get(key)
@@ -267,9 +272,9 @@ class Passes:
         if view.grew:
             self._placed_at = NEVER
         if any(decided.placed for decided in plan.decided):
-            # The limits of queues may now keep other gangs from starting. Nothing is reserved for those.
-            parts.registry.dirty.update(queue.limited_gangs())
             self._placed_at = min(self._placed_at, queue.now())
+            # Nothing is reserved for gangs that limits of their queues now keep from starting.
+            undone = undone or queue.reserves_in_vain()
         self._tell(before, queue.blocked, now)
         # Gangs behind may use what a gang was given in vain, or what a lost reservation has kept free.
         offered = undone or (not view.grew and _is_lost(before, plan.blocked))
@@ -300,29 +305,31 @@ class Passes:
 
     def _changed_since(self, view: View) -> Set[GangKey]:
         """Return the gangs that aren't any more as a view shows them, in what a pass depends on."""
-        registry = self._parts.registry
-        restated = registry.workloads.revision != view.registry.workloads.revision
+        registry, viewed, settings = self._parts.registry, view.registry, self._parts.queue.settings
+        restated = registry.workloads.revision != viewed.workloads.revision
+        # A gang that changed settings concern is looked at again, and its decision may break a limit now.
+        settings_changed = settings.revision != view.queues.settings.revision
         return {
-            key
-            for key in registry.dirty.since_view
-            if (gang := registry.gangs.get(key)) is None
-            or (copied := view.registry.gangs.get(key)) is None
-            or registry.dirty.may_be_taken(key)
-            or not _is_same(gang, copied)
-            or (restated and not _asks_the_same(gang, registry.workloads, view.registry.workloads))
+            *registry.dirty,
+            *(
+                key
+                for key in registry.changed
+                if (gang := registry.gangs.get(key)) is None
+                or (copied := viewed.gangs.get(key)) is None
+                or settings_changed
+                or not _is_same(gang, copied)
+                or (restated and not _asks_the_same(gang, registry.workloads, viewed.workloads))
+            ),
         }
 
     def explain(self, now: float) -> list[Gang]:
         """Tell some gangs the entitlements and reasons that the last pass has found; return those with a new reason."""
         registry, queue = self._parts.registry, self._parts.queue
-        if self._begun is not None:
-            # The pass under way reads the copies.
-            return []
         for key, entitlement in self._unentitled[:TOLD_AT_ONCE]:
             gang = registry.gangs.get(key)
-            if gang is not None and key in self._views.gangs:
-                gang.entitlement = self._views.gangs[key].entitlement = entitlement
-                queue.turns.put_again(gang)
+            if gang is not None:
+                gang.entitlement = entitlement
+                queue.turns.put(gang)
         del self._unentitled[:TOLD_AT_ONCE]
         explained = []
         for key, reason in self._unexplained[:TOLD_AT_ONCE]:
@@ -330,13 +337,12 @@ class Passes:
             # The next pass tries a gang that has changed meanwhile.
             if gang is None or key in registry.dirty or key in queue.untried:
                 continue
-            gang.again_at = NEVER
+            if gang.again_at < NEVER:
+                gang.remember(again_at=NEVER)
             gang.explain(reason, now)
-            copied = self._views.gangs.get(key)
-            if copied is not None:
-                copied.reason, copied.again_at = reason, NEVER
             explained.append(gang)
         del self._unexplained[:TOLD_AT_ONCE]
+        self.follow()
         return explained
 
     def _learn(self, view: View) -> None:
@@ -353,8 +359,7 @@ class Passes:
         gang = parts.registry.gangs.get(decided.key)
         if gang is None:
             return False
-        parts.registry.dirty.since_view.add(gang.key)
-        gang.again_at, gang.limited, gang.shortage = after.again_at, after.limited, after.shortage
+        gang.remember(again_at=after.again_at)
         if decided.whole:
             gang.note(HistoryKind.WHOLE, "", decided.whole)
         if decided.withdrawn:
@@ -365,12 +370,10 @@ class Passes:
         gang.explain(failed or after.reason, now)
         for considered in decided.considered:
             parts.preemption.decide(gang, considered, now)
-        if decided.aside is not None:
-            parts.queue.set_aside(gang, decided.aside)
         if gang.reason is not None:
             gang.forget_first_change()
-        if not is_blocked(gang):
-            parts.queue.not_blocked(gang)
+        if not waits(gang):
+            gang.remember(starts_about=None)
         if decided.placed:
             parts.queue.admission.note(gang)
             parts.quotas.note(gang)
@@ -405,7 +408,7 @@ class Passes:
             gang = registry.gangs[old.key]
             start = NEVER if new is None or new.reservation is None else new.reservation.start
             if new is None or new.reservation is None:
-                gang.starts_about = None
+                gang.remember(starts_about=None)
             if start > old.reservation.start and waits(gang) and is_blocked(gang):
                 self._record_delay(gang, old.reservation, start)
         earlier = {one.key: one for one in before}
@@ -413,32 +416,30 @@ class Passes:
             reservation, gang = one.reservation, registry.gangs[one.key]
             at = one.looks_again_at(queue.now(), queue.settings.policy.starvation_after)
             if queue.now() < at < NEVER:
-                gang.again_at = min(gang.again_at, now + at - queue.now())
-                if one.key in self._views.gangs:
-                    self._views.gangs[one.key].again_at = gang.again_at
+                gang.remember(again_at=min(gang.again_at, now + at - queue.now()))
             if reservation is not None:
-                self._promise(gang, reservation, earlier)
+                self._tell_start(gang, reservation, earlier)
 
-    def _promise(self, gang: Gang, reservation: Reservation, earlier: Mapping[GangKey, Blocked]) -> None:
+    def _tell_start(self, gang: Gang, reservation: Reservation, earlier: Mapping[GangKey, Blocked]) -> None:
         """Tell a gang when it is expected to start, if that is known."""
         about = told(reservation.start)
         if about is not None:
             self._parts.registry.revision += gang.starts_about != about
-            gang.starts_about = about
+            gang.remember(starts_about=about)
             old = earlier.get(gang.key)
             if old is None or old.reservation is not reservation:
-                gang.reserved_starts = gang.reserved_starts.with_first(reservation.start)
+                reserved_starts = gang.memory.reserved_starts.with_first(reservation.start)
+                gang.remember(reserved_starts=reserved_starts)
 
     def _record_delay(self, gang: Gang, reservation: Reservation, start: float) -> None:
         """Record that a gang starts later than it was told, at ``start``."""
         if reservation.start != NEVER:
             later = None if start == NEVER else int(start)
-            gang.reserved_starts = gang.reserved_starts.with_move(
-                MovedStart(int(self._parts.queue.now()), int(reservation.start), later)
-            )
+            moved = MovedStart(int(self._parts.queue.now()), int(reservation.start), later)
+            gang.remember(reserved_starts=gang.memory.reserved_starts.with_move(moved))
         gang.note(HistoryKind.DELAYED, "", "it is expected to start later")
         if start == NEVER:
-            gang.starts_about = None
+            gang.remember(starts_about=None)
 
 
 def _is_lost(before: Iterable[Blocked], after: Iterable[Blocked]) -> bool:
@@ -462,6 +463,8 @@ def _is_same(gang: Gang, copied: Gang) -> bool:
         return False
     for uid, member in gang.members.items():
         before = copied.members[uid]
+        if member is before:
+            continue
         if OF_MEMBER(member) != OF_MEMBER(before):
             return False
         if member.pod is not before.pod and OF_POD(member.pod) != OF_POD(before.pod):

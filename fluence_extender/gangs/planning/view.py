@@ -2,7 +2,7 @@
 
 A pass runs in a thread, while the event loop goes on. So a view holds nothing that the loop may change. Taking a view
 takes some milliseconds, however many gangs there are: only gangs that have changed since the last view are copied
-again, and only nodes that have changed are handed over.
+again. A copy has the same members as the gang, because these are values. Only nodes that have changed are handed over.
 
 Invariant: what is in a view stays as it is until the pass is over. Only the pass changes it.
 """
@@ -115,43 +115,40 @@ class Views:
 
     def __init__(self, parts: LiveParts) -> None:
         self._parts = parts
-        self.gangs: dict[GangKey, Gang] = {}
-        """The copies of all gangs. They may be changed while no pass is under way."""
-        self._gang_of: dict[str, GangKey] = {}
+        self._gangs: dict[GangKey, Gang] = {}
+        """The copies of all gangs."""
         self._leaving = LeavingPods()
         self._queues: Queues | None = None
         self._pool = parts.queue.pool
         self._nodes_seen: int | None = None
         # Nothing has been copied yet, so the first view copies everything.
-        parts.registry.dirty.since_view.update(parts.registry.gangs)
+        parts.registry.changed.update(parts.registry.gangs)
         parts.ledger.hand_out_anew()
 
     def take(self, line: list[ToTry], grew: bool, now: float) -> View:
         """Return a view for a pass that tries the gangs of a ``line``."""
         parts = self._parts
         self.follow()
-        registry = parts.registry.frozen(self.gangs, self._gang_of, parts.queue.now())
+        registry = parts.registry.frozen(self._gangs, parts.queue.now())
         view = self._view(registry, self._leaving, self._changed_nodes(), now)
         return replace(view, line=line, grew=grew, changed=frozenset(parts.queue.untried))
 
     def follow(self) -> None:
         """Take in which gangs and pods have changed since the last view; no pass may be under way."""
-        parts, known, dirty = self._parts, self._parts.queue.known_ends, self._parts.registry.dirty
-        # A large gang that is put off isn't tried, so its earlier copy does. Users may change such gangs all the time.
-        put_off = dirty.since_view & set().union(*dirty.put_off.values()) & self.gangs.keys()
-        changed, dirty.since_view = dirty.since_view - put_off, put_off
-        _copy_again(changed, parts.registry.gangs, self.gangs, self._gang_of)
+        parts, known, registry = self._parts, self._parts.queue.known_ends, self._parts.registry
+        _copy_changed(registry, self._gangs)
+        registry.changed.clear()
         self._leaving.follow(known.take_changed() | parts.ledger.take_changed(), known, parts.ledger)
 
     def aside(self, now: float) -> View:
         """Return a view with nobody in line, for a simulation. Passes may begin and end while it is used."""
         parts, known = self._parts, self._parts.queue.known_ends
-        gangs, gang_of = dict(self.gangs), dict(self._gang_of)
-        _copy_again(parts.registry.dirty.since_view, parts.registry.gangs, gangs, gang_of)
+        gangs = self._gangs.copy()
+        _copy_changed(parts.registry, gangs)
         leaving = self._leaving.copy()
         leaving.follow(known.changed | parts.ledger.changed_pods, known, parts.ledger)
         nodes = NodeChanges(tuple(parts.planner.eligibility.nodes.values()), None)
-        return self._view(parts.registry.frozen(gangs, gang_of, parts.queue.now()), leaving, nodes, now)
+        return self._view(parts.registry.frozen(gangs, parts.queue.now()), leaving, nodes, now)
 
     def _view(self, registry: Registry, leaving: LeavingPods, nodes: NodeChanges, now: float) -> View:
         parts, queue, ledger = self._parts, self._parts.queue, self._parts.ledger
@@ -211,16 +208,11 @@ class Views:
         return NodeChanges(tuple(present), frozenset(changed - eligibility.nodes.keys()))
 
 
-def _copy_again(
-    changed: Set[GangKey],
-    gangs: Mapping[GangKey, Gang],
-    copies: dict[GangKey, Gang],
-    gang_of: dict[str, GangKey],
-) -> None:
-    """Replace the ``copies`` of the gangs that have changed; ``gang_of`` has the gang of each uid."""
-    for key in changed & copies.keys():
-        for uid in copies.pop(key).members:
-            gang_of.pop(uid, None)
-    for key in changed & gangs.keys():
-        copies[key] = gangs[key].copy()
-        gang_of.update(dict.fromkeys(copies[key].members, key))
+def _copy_changed(registry: Registry, copies: dict[GangKey, Gang]) -> None:
+    """Replace the ``copies`` of the gangs that have changed since the last view."""
+    for key in registry.changed:
+        gang = registry.gangs.get(key)
+        if gang is None:
+            copies.pop(key, None)
+        else:
+            copies[key] = gang.copy()

@@ -229,7 +229,7 @@ class Evictions:
                 eviction.sent.add(member.pod.uid)
                 found.append(Evict(member.pod, eviction.why.text, True, eviction.why.with_names))
             elif member.movable:
-                self._places.drop(gang, member)
+                self._places.drop(gang, member.pod.uid)
                 self._registry.dirty.add(key)
         return found
 

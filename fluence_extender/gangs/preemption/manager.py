@@ -106,8 +106,8 @@ class PreemptionManager:
         """Hold the nodes that were found for members of the gang."""
         members = [gang.members[place.uid] for place in places]
         self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, {place.node for place in places})
-        for member, place in zip(members, places, strict=True):
-            member.held_node = place.node
+        for place in places:
+            gang.change(place.uid, held_node=place.node)
         preemption.wanted = self._wanted(members, places)
 
     def _wanted(
@@ -133,13 +133,12 @@ class PreemptionManager:
         if self._preemptions.pop(key, None) is None and not holds.nodes(HoldKind.PREEMPTION, key):
             return
         self._evictions.reconsider(key)
-        self._reclaims.gave_way(key)
         holds.hold(HoldKind.PREEMPTION, key, ())
         self._ledger.changed()
         gang = self._registry.gangs.get(key)
         if gang is not None:
-            for member in gang.members.values():
-                member.held_node = ""
+            for uid in list(gang.members):
+                gang.change(uid, held_node="")
             self._registry.dirty.add(key)
 
     # Carrying out.
@@ -262,7 +261,7 @@ class PreemptionManager:
             nodes = {member.pod.nominated for member in nominated}
             self._ledger.held_nodes.hold(HoldKind.PREEMPTION, gang.key, nodes)
             for member in nominated:
-                member.held_node = member.pod.nominated
+                gang.change(member.pod.uid, held_node=member.pod.nominated)
 
     def forget(self) -> None:
         """End all preemptions, because another replica leads."""

@@ -269,4 +269,4 @@ class Preempting:
 
 def _look_again(gang: Gang, at: float) -> None:
     """Have a gang tried again at a time, or earlier."""
-    gang.again_at = min(gang.again_at, at)
+    gang.remember(again_at=min(gang.again_at, at))

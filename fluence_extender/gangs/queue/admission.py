@@ -23,19 +23,19 @@ from fluence_extender.gangs.queue.obstacles import (
     duration_obstacle,
     hold_obstacle,
     limit_obstacle,
-    queue_obstacle,
+    line_obstacle,
     running_obstacle,
     stop_obstacle,
 )
-from fluence_extender.gangs.queue.quotas import Quotas, excess_reason
+from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
-from fluence_extender.gangs.queue.usage import Group, Place, Usage
+from fluence_extender.gangs.queue.usage import Place, Usage
 from fluence_extender.model.access import Caller
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.place_record import recorded_queue
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import recorded_queue
 from fluence_extender.model.queue import DEFAULT_QUEUE, PastUse, Queue, QueueLimits
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.resources import NOTHING
@@ -44,7 +44,6 @@ from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job, Resumable
 from fluence_extender.queueing.entry import EQUAL, NEVER, Age
 from fluence_extender.queueing.order import Rank, rank
-from fluence_extender.queueing.quota import QuotaLine, Shortage
 from fluence_extender.room.ledger import Ledger
 
 NO_LIMITS = QueueLimits()
@@ -55,9 +54,8 @@ MOST_CLASSED = 4096
 NO_QUEUE_NAME = ""
 """The name under which gangs without a queue count."""
 
-
-OverQuota = tuple[Reason, QuotaLine, Shortage]
-"""Why a quota keeps a gang waiting, in which line it waits, and what it lacks."""
+LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
+"""The reasons of gangs that a limit or a quota keeps waiting. A pass judges them, because its decisions count there."""
 
 
 class QueueAccount(TypedDict):
@@ -70,7 +68,10 @@ class QueueAccount(TypedDict):
 
 
 class QueueAdmission:
-    """Decides which gangs may start, and counts those that run and wait in ``usage``."""
+    """Decides which gangs may start, and counts those that run and wait in ``usage``.
+
+    ``version`` grows whenever a limit of a queue may let more gangs start than before.
+    """
 
     def __init__(self, registry: Registry, queues: Queues, ledger: Ledger) -> None:
         self._registry = registry
@@ -79,8 +80,8 @@ class QueueAdmission:
         registry.on_dependee = self._dependencies.dependee_changed
         self.usage = Usage()
         self.ahead: Collection[GangKey] = ()
-        """The gangs that take places back, or places of others by priority: they have what they ask for first."""
-        self._ended: set[Group] = set()
+        """In a pass, the gangs for which others are preempted: they have what they ask for first."""
+        self.version = 0
         self.quotas = Quotas(queues, self.usage, ledger)
         self.ends = Ends(registry.workloads, self.default_duration)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
@@ -96,7 +97,6 @@ class QueueAdmission:
         copied.quotas = self.quotas.for_pass(queues, copied.usage)
         copied.ends = Ends(registry.workloads, copied.default_duration)
         copied.shares = self.shares.for_pass(queues, copied.quotas, copied.usage, registry.gone.clock)
-        copied.ahead, copied._ended = frozenset(self.ahead), set()
         copied._account = lambda *_: None
         return copied
 
@@ -154,10 +154,10 @@ class QueueAdmission:
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def obstacle(self, gang: Gang) -> Reason | None:
-        """Return why the gang, which was just counted, may not start or may get no places beyond its promise."""
+        """Return why a gang may not start or may get no places beyond its first, however little its queue uses."""
         if _runs(gang):
             due, rule = self.joining(gang, gang.placeless())
-            return None if due else rule
+            return None if due or rule is None or rule.code in LIMITED else rule
         own = partial(_names, gang)
         submission = submission_of(gang, self._registry.workloads)
         held = hold_obstacle(submission.hold)
@@ -168,18 +168,15 @@ class QueueAdmission:
         waits = self._dependencies.obstacle(gang, submission, own, look, follow)
         if waits is not None or isinstance(queue, Reason):
             return waits or (queue if isinstance(queue, Reason) else None)
-        durations = self._declared(gang)
-        return queue_obstacle(
-            gang.key, queue, user_for(gang.key, submission), gang.created, durations, self.usage
-        )
+        return stop_obstacle(queue, gang.created) or duration_obstacle(queue, self._declared(gang))
 
     def joining(self, gang: Gang, ready: Sequence[Member]) -> tuple[list[Member], Reason | None]:
         """Return which of the ``ready`` members of a gang may get places now, and why the others may not.
 
-        A gang gets the places that it was promised, whatever its queue says later. Each further place is judged like a
-        gang of its own: a stopped queue gives none, and the place counts as one more running gang.
+        A gang gets as many places as it needed when it started, whatever its queue says later. Each further place is
+        judged like a gang of its own: a stopped queue gives none, and the place counts as one more running gang.
         """
-        lost = max(promised_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
+        lost = max(recorded_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
         due, beyond = list(ready[:lost]), ready[lost:]
         if not beyond:
             return due, None
@@ -205,29 +202,30 @@ class QueueAdmission:
         """Return the limit of its queue that keeps a gang without places waiting now, None if none does."""
         place = self.usage.place(gang.key)
         queue = None if place is None or place.runs else self._queues.find(place.queue)
-        if place is None or queue is None or queue.limits == NO_LIMITS:
+        if place is None or queue is None:
             return None
         return limit_obstacle(gang.key, queue, place.user, self.usage)
 
-    def take_ended(self) -> set[Group]:
-        """Return the groups of which a running gang has ended or has fewer places since this was last asked."""
-        ended, self._ended = self._ended, set()
-        return ended
-
-    def full_group(self, gang: Gang, obstacle: Reason) -> Group | None:
-        """Return the group of which a running gang has to end before this one may start, None for other obstacles."""
+    def is_limited(self, gang: Gang) -> bool:
+        """Return whether limits or quotas of its queue keep a gang without places waiting now."""
         place = self.usage.place(gang.key)
-        if place is None or obstacle.code not in (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT):
-            return None
-        return next(filter(self.is_full, place.groups), None)
-
-    def is_full(self, group: Group) -> bool:
-        """Return whether a queue runs as many gangs, of all users or of one, as it may."""
-        queue = self._queues.find(group[0])
-        if queue is None:
+        if place is None or place.runs:
             return False
-        most = queue.limits.running if group[1] is None else queue.limits.running_per_user
-        return bool(most) and self.usage.running(group) >= most
+        return (self.line_limit(gang.key, place) or self.limit_reached(place)) is not None
+
+    def line_limit(self, key: GangKey, place: Place) -> Reason | None:
+        """Return which limit on the gangs in line keeps a waiting gang from being one of them, None if none does."""
+        queue = self._queues.find(place.queue)
+        return None if queue is None else line_obstacle(key, queue, place.user, self.usage)
+
+    def limit_reached(self, place: Place) -> Reason | None:
+        """Return which limit on running gangs, or which quota, keeps gangs that wait like one from starting, if any."""
+        queue = self._queues.find(place.queue)
+        if queue is None:
+            return None
+        return running_obstacle(queue, place.user, self.usage) or self.quotas.obstacle(
+            place.queue, place.asks
+        )
 
     def _declared(self, gang: Gang) -> Iterator[float | None]:
         workloads = self._registry.workloads
@@ -242,24 +240,15 @@ class QueueAdmission:
         """Return whether the queue of a waiting gang may run it beside what runs; its place in line doesn't matter."""
         self.note(gang)
         place = self.usage.place(gang.key)
-        queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
-        if place is None or queue is None:
+        if place is None or place.runs:
             return True
-        fits = not self.quotas.active or self.quotas.has_room(queue.name, place.asks)
-        return fits and running_obstacle(queue, place.user, self.usage) is None
+        return self.limit_reached(place) is None and self.quotas.has_room(place.queue, place.asks)
 
     def believed(self, pod: Pod) -> Pod:
         """Return the pod; without its record unless that is ours and its queue takes work of the pod's namespace."""
         pod = self._registry.seal.believed(pod)
         queue = self._queues.made.get(recorded_queue(pod))
         return pod if queue is None or self._queues.admits(queue, pod.namespace) else without_record(pod)
-
-    def is_limited(self, gang: Gang) -> bool:
-        """Return whether limits of its queue keep a gang waiting now."""
-        place = self.usage.place(gang.key)
-        if place is None or place.runs or self._queues.find(place.queue) is None:
-            return False
-        return self.quotas.obstacle(place.queue, place.asks) is not None or self.limit(gang) is not None
 
     def obstacle_of_new(
         self,
@@ -291,34 +280,19 @@ class QueueAdmission:
         queue = self._queues.queue_of(pods, dict(submission.queues))
         if isinstance(queue, Reason):
             return queue
-        durations = (pod.duration for pod in pods)
-        return queue_obstacle(key, queue, user_for(key, submission), (now, 0), durations, self.usage)
+        return (
+            stop_obstacle(queue, (now, 0))
+            or duration_obstacle(queue, (pod.duration for pod in pods))
+            or limit_obstacle(key, queue, user_for(key, submission), self.usage)
+        )
 
     def within_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> tuple[int, Reason | None]:
         """Return for how many of the ``ready`` members of a gang its quota has room, and why not for more.
 
         ``fewest`` of them have to be placed together.
         """
-        count, over = self._fitting(gang, ready, fewest)
-        return count, None if over is None else over[0]
-
-    def over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> OverQuota | None:
-        """Return why the quota of its queue has no room for the ``fewest`` of the ``ready`` members of a gang.
-
-        The reason comes with the line in which the gang waits, and what it lacks. Return None if there is room.
-        """
-        count, over = self._fitting(gang, ready, fewest)
-        return over if count < fewest else None
-
-    def _fitting(self, gang: Gang, ready: Sequence[Member], fewest: int) -> tuple[int, OverQuota | None]:
-        place = self.usage.place(gang.key) if self.quotas.active else None
-        if place is None:
-            return len(ready), None
-        count, shortage = self.quotas.fitting(gang, ready, fewest, place)
-        if shortage is None:
-            return count, None
-        reason = excess_reason(shortage.excess, place.queue, shortage.asks)
-        return count, (reason, QuotaLine(place.queue), shortage)
+        place = self.usage.place(gang.key)
+        return (len(ready), None) if place is None else self.quotas.fitting(gang, ready, fewest, place)
 
     def account(self, queue: str) -> QueueAccount:
         """Return what a queue has of the cluster."""
@@ -345,7 +319,7 @@ class QueueAdmission:
         before = self.usage.place(gang.key)
         leaving = not gang.alive() and _leaves(gang)
         if before is not None and before.runs and (leaving or _runs(gang)):
-            after = replace(before, beyond=beyond_promise(gang))
+            after = replace(before, beyond=beyond_recorded(gang))
             if self.quotas.active:
                 held = self.quotas.held(gang, before.queue, before)
                 elsewhere = self.quotas.elsewhere(gang, before.queue)
@@ -378,11 +352,8 @@ class QueueAdmission:
 
     def _forget(self, keys: Iterable[GangKey]) -> None:
         for key in keys:
-            place = self.usage.place(key)
             self._put(key, None)
             self._dependencies.forget(key)
-            if place is not None and not place.runs:
-                self._wake(place)
 
     def _count(self, gang: Gang, queue: Queue | Reason, submission: Submission) -> None:
         name = NO_QUEUE_NAME if isinstance(queue, Reason) else queue.name
@@ -397,13 +368,10 @@ class QueueAdmission:
         held = self.quotas.held(gang, name, before) if runs or leaves else NOTHING
         elsewhere = self.quotas.elsewhere(gang, name) if runs or leaves else ()
         asks = NOTHING if runs else self.quotas.asks(gang)
-        beyond = beyond_promise(gang) if runs else 0
+        beyond = beyond_recorded(gang) if runs else 0
         user = user_for(gang.key, submission)
         end = self._end(gang, before) if runs else NEVER
-        place = Place(name, user, runs, gang.created, held, asks, elsewhere, beyond, end)
-        self._put(gang.key, place)
-        if before is not None and not before.runs and before != place:
-            self._wake(before)
+        self._put(gang.key, Place(name, user, runs, gang.created, held, asks, elsewhere, beyond, end))
 
     def _end(self, gang: Gang, before: Place | None) -> float:
         """Return when all members of a running gang have ended. Until a pod has started, its gang's end stays."""
@@ -421,21 +389,15 @@ class QueueAdmission:
             self._account(before, place)
             self.usage.put(key, place)
             self.quotas.moved(before, place)
-            if before is not None and before.runs:
-                self._ended.update(before.groups)
-            elif before is not None and key in self.ahead:
-                self.quotas.loosen(before.queue)
+            self.version += before is not None and self._leaves_room(before, place)
 
-    def _wake(self, left: Place) -> None:
-        """Mark the gangs that come within a queue's limits because another gang has left its line."""
-        queue = self._queues.find(left.queue)
-        if queue is None:
-            return
-        whole, own = left.groups
-        for group, most in ((whole, queue.limits.queued), (own, queue.limits.queued_per_user)):
-            key = self.usage.last_within(group, most) if most else None
-            if key in self._registry.gangs:
-                self._registry.dirty.add(key)
+    def _leaves_room(self, before: Place, after: Place | None) -> bool:
+        """Return whether limits may let others start because a gang doesn't count any more as it did ``before``."""
+        queue = self._queues.find(before.queue)
+        limits = NO_LIMITS if queue is None else queue.limits
+        if not before.runs:
+            return bool(limits.queued or limits.queued_per_user)
+        return limits != NO_LIMITS and (after is None or not after.runs or after.beyond < before.beyond)
 
     def _look(self, namespace: str, target: Target) -> Dependee | None:
         """Return the state of a Job or a gang for which others wait, None if it doesn't exist."""
@@ -484,25 +446,25 @@ def charged_queue(gang: Gang) -> str:
     Members that got their places with another gang may name another queue. They count only if no others have one.
     """
     placed = [one for one in gang.members.values() if one.charged and not one.pod.finished]
-    own = [one for one in placed if one.promise is not None and one.promise.gang == gang.key]
+    own = [one for one in placed if one.record is not None and one.record.gang == gang.key]
     return min(((one.age, one.charged) for one in own or placed), default=((), ""))[1]
 
 
-def promised_size(gang: Gang) -> int:
-    """Return how many places the gang was promised when it got its places; its size if it has none."""
-    return max(_promised(gang), default=0 if _runs(gang) else gang.size)
+def recorded_size(gang: Gang) -> int:
+    """Return how many places the gang needed when it got its places; its size if it has none."""
+    return max(_recorded_sizes(gang), default=0 if _runs(gang) else gang.size)
 
 
-def beyond_promise(gang: Gang) -> int:
+def beyond_recorded(gang: Gang) -> int:
     """Return how many places the gang has beyond those with which it began."""
-    sizes = _promised(gang)
+    sizes = _recorded_sizes(gang)
     return max(len(sizes) - min(sizes), 0) if sizes else 0
 
 
-def _promised(gang: Gang) -> list[int]:
-    """Return the sizes that were promised with the places of the gang's own members."""
-    promises = (one.promise for one in gang.members.values() if _is_placed(one) and one.alive)
-    return [one.size for one in promises if one is not None and one.gang == gang.key]
+def _recorded_sizes(gang: Gang) -> list[int]:
+    """Return the sizes of the gang that are recorded with the places of its own members."""
+    records = (one.record for one in gang.members.values() if _is_placed(one) and one.alive)
+    return [one.size for one in records if one is not None and one.gang == gang.key]
 
 
 def _is_placed(member: Member) -> bool:

@@ -20,7 +20,6 @@ from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
 from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.gangs.queue.pool import SharedPool
 from fluence_extender.gangs.queue.reclaims import Reclaims
-from fluence_extender.gangs.queue.releases import QueueReleases
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, waits
 from fluence_extender.model.gang import GangKey
@@ -33,9 +32,6 @@ from fluence_extender.room.ledger import Ledger
 
 BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
 """The reasons of a whole gang that waits for capacity."""
-
-STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION, ReasonCode.OVER_QUOTA)
-"""The reasons of a gang that the queue keeps from starting."""
 
 AFTER_BLOCKED = queued("under the policy fcfs no gang starts before those ahead of it")
 BEYOND_DEPTH = queued("it is too far back in the line to be tried, by the queue's queueDepth")
@@ -88,7 +84,6 @@ class QueueBook:
         self.reclaims = Reclaims(registry, self.settings, self.admission)
         self.untried: set[GangKey] = set()
         """The gangs that were looked at because they had changed, and that no pass has tried since."""
-        self._releases = QueueReleases(registry, self.admission, self.reclaims, self.untried)
         self.turns = Turns(registry)
         self._registry = registry
         self._ledger = ledger
@@ -164,7 +159,7 @@ class QueueBook:
         """Return the problems of a queue: each says what of it isn't in force and why."""
         return [*self.settings.problems(queue), *self.admission.quotas.problems(queue.name)]
 
-    def promised_starts(self) -> dict[GangKey, float]:
+    def reserved_starts(self) -> dict[GangKey, float]:
         """Return when each gang with a reservation starts, `NEVER` where its nodes are drained for it."""
         return {one.key: one.reservation.start for one in self.blocked if one.reservation is not None}
 
@@ -186,7 +181,7 @@ class QueueBook:
     def forget(self) -> None:
         """Forget the line and the blocked gangs, because another replica decides."""
         for gang in self._blocked_gangs():
-            gang.starts_about = None
+            gang.remember(starts_about=None)
         self.blocked, self.cluster = (), None
         self.turns.clear()
         self.untried.clear()
@@ -198,11 +193,6 @@ class QueueBook:
         """Whether there are reservations, which have to be found again as soon as something changes."""
         return any(one.reservation is not None for one in self.blocked)
 
-    @property
-    def unsorted(self) -> bool:
-        """Whether gangs have yet to be released because limits may let them start."""
-        return self._releases.unfinished
-
     def take_up(self) -> None:
         """Forget the gangs that are gone."""
         left = self._registry.left
@@ -212,21 +202,6 @@ class QueueBook:
             self.blocked = [one for one in self.blocked if one.key not in left]
             self.departures += 1
         self.admission.take_up()
-
-    def set_aside(self, gang: Gang, limit: Reason) -> None:
-        """Take a gang out of the line that is tried, because a limit or a quota was reached."""
-        gang.obstacle = limit
-        gang.limited = gang.limited or self.admission.full_group(gang, limit)
-        self.turns.put(gang)
-
-    def release(self, looked_at: Set[GangKey]) -> bool:
-        """Have some of the gangs looked at that limits and quotas may let start; return whether there are any.
-
-        The gangs that were just ``looked_at`` may have changed.
-        """
-        for key in looked_at & self._registry.gangs.keys():
-            self.turns.put(self._registry.gangs[key])
-        return self._releases.release(self.turns.limited)
 
     def begin(self, looked_at: Set[GangKey]) -> None:
         """Begin a step, before which the gangs that were just ``looked_at`` may have changed."""
@@ -238,18 +213,13 @@ class QueueBook:
         depth, line = self.settings.policy.queue_depth, self.turns.line
         return line[depth - 1].rank if depth is not None and len(line) > depth else None
 
-    def limited_gangs(self) -> set[GangKey]:
-        """Return the blocked gangs that limits of their queues keep waiting now."""
-        return {gang.key for gang in self._blocked_gangs() if self.admission.is_limited(gang)}
+    def reserves_in_vain(self) -> bool:
+        """Return whether room is reserved for a gang that a limit or quota of its queue keeps waiting now."""
+        return any(map(self.admission.is_limited, self._blocked_gangs()))
 
     def _blocked_gangs(self) -> list[Gang]:
         gangs = self._registry.gangs
         return [gangs[one.key] for one in self.blocked if one.key in gangs]
-
-    def not_blocked(self, gang: Gang) -> None:
-        """Record that a gang that was tried isn't blocked."""
-        if not waits(gang):
-            gang.starts_about = None
 
     def reserved_nodes(self) -> frozenset[str]:
         """Return the nodes that gangs with reservations need, and those that operators reserve for queues soon."""
@@ -259,6 +229,11 @@ class QueueBook:
 def is_blocked(gang: Gang) -> bool:
     """Return whether a gang waits for capacity."""
     return gang.reason is not None and gang.reason.code in BLOCKED
+
+
+def waits_for_turn(gang: Gang) -> bool:
+    """Return whether a gang waits for capacity, or until the queue's policy lets it be tried."""
+    return is_blocked(gang) or gang.reason in (AFTER_BLOCKED, BEYOND_DEPTH)
 
 
 def _is_hopeless(gang: Gang) -> bool:

@@ -75,7 +75,7 @@ class Endings:
             return []
         reason = f"gang {gang.key}: {why}"
         if _goes_back(queue):
-            beside = self._requeues.beside(gang)
+            beside = self._requeues.of_same_workloads(gang)
             running = [some for some in map(_bound, beside) if some]
             together = [*pods, *chain.from_iterable(running)]
             requeue = self._requeues.requeue(gang, together, reason, others=beside)

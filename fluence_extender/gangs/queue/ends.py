@@ -7,7 +7,7 @@ no end is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from fluence_extender.gangs.membership.conventions.membership import Workloads
@@ -37,33 +37,43 @@ class Ends:
     def has_end(self, pod: Pod) -> bool:
         """Return whether the end of the pod is known."""
         return (
-            pod.duration is not None or self._declared_end(pod, 0.0) < NEVER or self._default(pod) is not None
+            pod.duration is not None
+            or self._declared_end(pod, 0.0, self._parents(pod)) < NEVER
+            or self._default(pod) is not None
         )
 
     def end(self, pod: Pod, placed: float) -> float:
         """Return when a pod ends that got its place at ``placed``, `NEVER` if no end is known."""
-        return self._end(pod, pod.started or placed)
+        return self._end(pod, pod.started or placed, self._parents(pod))
 
     def duration(self, pods: Iterable[Pod], now: float) -> float:
         """Return how many seconds a gang of these pods would run if it started ``now``, `NEVER` if no end is known."""
-        return max(max((self._end(pod, now) for pod in unlike(pods)), default=NEVER) - now, 1.0)
+        return self.run_time(pods, now)[0]
 
-    def is_fixed(self, pods: Iterable[Pod]) -> bool:
-        """Return whether a gang of these pods runs equally long whenever it starts, as no workload has an end yet."""
-        return all(one.ends is None for pod in unlike(pods) for one in parents_of(pod, self._workloads))
+    def run_time(self, pods: Iterable[Pod], now: float) -> tuple[float, bool]:
+        """Return `duration`, and whether it is the same whenever the gang starts, as no workload has an end yet."""
+        last, fixed = -NEVER, True
+        for pod in unlike(pods):
+            parents = self._parents(pod)
+            last = max(last, self._end(pod, now, parents))
+            fixed = fixed and all(one.ends is None for one in parents)
+        return max((last if last > -NEVER else NEVER) - now, 1.0), fixed
 
     def declared(self, pod: Pod) -> float | None:
         """Return how many seconds a pod runs by what it and its workloads declare, None where they declare nothing."""
         return declared(pod, self._workloads)
 
-    def _declared_end(self, pod: Pod, since: float) -> float:
-        parents = tuple(parents_of(pod, self._workloads))
+    def _parents(self, pod: Pod) -> Sequence[Workload]:
+        return tuple(parents_of(pod, self._workloads))
+
+    @staticmethod
+    def _declared_end(pod: Pod, since: float, parents: Sequence[Workload]) -> float:
         seconds = _shortest(pod, parents)
         end = NEVER if seconds is None else since + seconds
         return min([end, *(one.ends for one in parents if one.ends is not None)])
 
-    def _end(self, pod: Pod, since: float) -> float:
-        end = self._declared_end(pod, since)
+    def _end(self, pod: Pod, since: float, parents: Sequence[Workload]) -> float:
+        end = self._declared_end(pod, since, parents)
         if end == NEVER:
             default = self._default(pod)
             end = NEVER if default is None else since + default

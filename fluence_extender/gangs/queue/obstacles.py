@@ -32,17 +32,6 @@ def hold_obstacle(text: str | None) -> Reason | None:
     )
 
 
-def queue_obstacle(
-    key: GangKey, queue: Queue, user: str, created: Age, durations: Iterable[float | None], usage: Usage
-) -> Reason | None:
-    """Return why a queue keeps a gang of ``user`` with these declared durations from starting, None if it doesn't."""
-    return (
-        stop_obstacle(queue, created)
-        or duration_obstacle(queue, durations)
-        or limit_obstacle(key, queue, user, usage)
-    )
-
-
 def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason | None:
     """Return why a queue doesn't take a gang whose pods declare these durations in seconds, None if it does."""
     most = queue.max_duration
@@ -72,16 +61,21 @@ def stop_obstacle(queue: Queue, created: Age) -> Reason | None:
 
 def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reason | None:
     """Return the limit of its queue that keeps a gang of ``user`` waiting, None if none does."""
+    return line_obstacle(key, queue, user, usage) or running_obstacle(queue, user, usage)
+
+
+def line_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reason | None:
+    """Return which limit on the waiting gangs of a queue leaves out a gang of ``user``, None if none does."""
     limits, name = queue.limits, queue.name
     whole, own = (name, None), (name, user)
-    if limits.queued and usage.older(key, whole) >= limits.queued:
+    if limits.queued and usage.are_older(key, whole, limits.queued):
         return queued(f"queue {name} has as many gangs in line as it takes (max.queued: {limits.queued})")
-    if limits.queued_per_user and usage.older(key, own) >= limits.queued_per_user:
+    if limits.queued_per_user and usage.are_older(key, own, limits.queued_per_user):
         return over_user_limit(
             name,
             f"{user} has as many gangs in line as one user may (max.queuedPerUser: {limits.queued_per_user})",
         )
-    return running_obstacle(queue, user, usage)
+    return None
 
 
 def running_obstacle(queue: Queue, user: str, usage: Usage, more: int | None = None) -> Reason | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 
+from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.usage import Place, Usage
@@ -22,7 +23,8 @@ from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.reason import Reason, over_quota
 from fluence_extender.model.resources import NOTHING, PODS, Resources
-from fluence_extender.queueing.quota import Excess, QuotaUse, Shortage
+from fluence_extender.placement.ranks import rank_key
+from fluence_extender.queueing.quota import Excess, QuotaUse
 from fluence_extender.queueing.tree import QuotaTree, grow, states_quota
 from fluence_extender.room.capacity import CapacityTable
 from fluence_extender.room.ledger import Ledger
@@ -34,7 +36,7 @@ Take = Callable[[str, Mapping[str, int], int], None]
 class Quotas:
     """Judges gangs by the quotas in ``settings``; ``usage`` has what gangs hold.
 
-    ``version`` grows whenever a queue may have room for more than before; `take_loosened` names those queues.
+    ``version`` grows whenever a queue may have room for more than before.
     """
 
     def __init__(self, settings: Queues, usage: Usage, ledger: Ledger) -> None:
@@ -49,7 +51,6 @@ class Quotas:
         self._unused: QuotaUse | None = None
         self.active = False
         self.version = 0
-        self._loosened: set[str] = set()
 
     def follow(self) -> None:
         """Read the present settings of the queues, and the capacity of the cluster."""
@@ -72,13 +73,12 @@ class Quotas:
             for queue in self._usage.queues():
                 self.use.add(queue, self._usage.held((queue, None)))
             self.version += 1
-            self._loosened.update(tree.branches)
 
     def for_pass(self, settings: Queues, usage: Usage) -> Quotas:
         """Return a copy for a pass, which counts in ``usage`` what it decides without an effect on this one."""
         copied = copy(self)
         copied._settings, copied._usage = settings, usage
-        copied.use, copied._unused, copied._loosened = self.use.copy(), self.unused, set()
+        copied.use, copied._unused = self.use.copy(), self.unused
         return copied
 
     @property
@@ -128,25 +128,8 @@ class Quotas:
             self.use.add(queue, amounts, -1)
             if not amounts.fits(dict(after.holdings if after is not None else ()).get(queue, NOTHING)):
                 self.version += 1
-                self.loosen(queue)
         for queue, amounts in () if after is None else after.holdings:
             self.use.add(queue, amounts)
-
-    def loosen(self, queue: str) -> None:
-        """Record that gangs of a queue use less, or that one of them takes nothing back any more."""
-        if self.active:
-            self._loosened.add(queue)
-
-    def take_loosened(self) -> set[str]:
-        """Return the queues that may have come to use less since this was last asked."""
-        loosened, self._loosened = self._loosened, set()
-        return loosened
-
-    def concerns(self, loosened: Iterable[str], queue: str) -> bool:
-        """Return whether a queue may have more room once others use less."""
-        tree = self.use.tree
-        root = tree.branch(queue).path[-1]
-        return any(tree.branch(other).path[-1] == root for other in loosened)
 
     @contextmanager
     def pretending(self) -> Iterator[Take]:
@@ -178,7 +161,7 @@ class Quotas:
         if not self.active:
             return NOTHING
         found = Resources.total(one.pod.amounts for one in _charged(gang, queue))
-        if not gang.promised:
+        if not gang.must_be_completed:
             return found
         if before is None or not before.held:
             lacking = gang.placeless()
@@ -188,26 +171,40 @@ class Quotas:
         return Resources({kind: max(found[kind], before.held[kind]) for kind in {*found, *before.held}})
 
     def asks(self, gang: Gang) -> Resources:
-        """Return what a gang that holds nothing asks for."""
+        """Return what a gang that holds nothing asks for: as many of its members as make it whole."""
         if not self.active:
             return NOTHING
-        return Resources.total(one.pod.amounts for one in gang.pending()[: max(gang.size - gang.ended, 1)])
+        size, ready = max(gang.size - gang.ended, 1), gang.pending()
+        if len(ready) > size:
+            ready = [one for one in ready if not foreign_gates(one.pod)]
+            ready.sort(key=lambda one: rank_key(one.pod))
+        return Resources.total(one.pod.amounts for one in ready[:size])
 
     def fitting(
         self, gang: Gang, ready: Sequence[Member], fewest: int, place: Place
-    ) -> tuple[int, Shortage | None]:
-        """Return for how many of the ``ready`` members of a gang its quota has room, and what it lacks for more."""
-        more = self.more(gang, (), place)
-        for count, member in enumerate(ready):
-            for kind, amount in member.pod.amounts.items():
-                if kind in more:
-                    more[kind] += amount
-            excess = self.use.excess(place.queue, more)
-            if excess is not None:
-                return count, Shortage(
-                    more, excess, Resources.total(one.pod.amounts for one in ready[:fewest])
-                )
-        return len(ready), None
+    ) -> tuple[int, Reason | None]:
+        """Return for how many of the ``ready`` members of a gang its quota has room, and why not for more.
+
+        The ``fewest`` of them need room together, so it is 0 if they have none.
+        """
+        if not self.active:
+            return len(ready), None
+        together = ready[:fewest]
+        more = self.more(gang, together, place)
+        count, excess = 0, self.use.excess(place.queue, more)
+        if excess is None:
+            count = len(together)
+            for member in ready[fewest:]:
+                for kind, amount in member.pod.amounts.items():
+                    if kind in more:
+                        more[kind] += amount
+                excess = self.use.excess(place.queue, more)
+                if excess is not None:
+                    break
+                count += 1
+        if excess is None:
+            return count, None
+        return count, excess_reason(excess, place.queue, Resources.total(one.pod.amounts for one in together))
 
     def allows(
         self,

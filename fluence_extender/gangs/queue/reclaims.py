@@ -52,7 +52,6 @@ class Reclaims:
         self._registry = registry
         self._settings = settings
         self._admission = admission
-        self._known: tuple[int, Sequence[HeldPlaces[GangKey]]] = (-1, ())
         self._began: dict[GangKey, float] = {}
         """When running gangs began, as far as it was needed. New pods don't make a gang younger."""
 
@@ -78,12 +77,6 @@ class Reclaims:
             return False
         return may_reclaim(self._admission.quotas.use, place.queue, asks, self._soon(key))
 
-    def gave_way(self, key: GangKey) -> None:
-        """Note that a gang isn't ahead of others any more."""
-        place = self._admission.usage.place(key)
-        if place is not None:
-            self._admission.quotas.loosen(place.queue)
-
     def reclaimable(self, gang: Gang, members: Sequence[Member], leaving: Collection[GangKey]) -> Reclaimable:
         """Return the victims that a gang may have to place ``members``; the gangs ``leaving`` are gone soon."""
         place = self._admission.usage.place(gang.key) if self.active else None
@@ -91,13 +84,14 @@ class Reclaims:
             return NOTHING_RECLAIMABLE
         own, usage = self._preemption(place.queue), self._admission.usage
         asks = Resources.total(one.pod.amounts for one in members)
-        running = [one for one in self._running() if one.key not in leaving]
+        holding = self._running()
+        running = [one for one in holding if one.key not in leaving]
         beyond = beyond_guarantees(
             self._admission.quotas.use,
             {queue: usage.held((queue, None)) for queue in usage.queues()},
             place.queue,
             asks,
-            [one for one in self._running() if one.key in leaving],
+            [one for one in holding if one.key in leaving],
             running,
         )
         reclaimable: dict[GangKey, float] = {}
@@ -153,20 +147,16 @@ class Reclaims:
 
     def _running(self) -> Sequence[HeldPlaces[GangKey]]:
         """Return the running gangs, the lowest priority first, and then the youngest."""
-        usage = self._admission.usage
-        if self._known[0] != usage.revision:
-            found: list[tuple[int, float, int, GangKey, Place]] = []
-            for gang in self._registry.gangs.values():
-                place = usage.place(gang.key)
-                if place is not None and place.held:
-                    since, number = gang.created
-                    found.append((gang.priority, -since, -number, gang.key, place))
-            found.sort(key=lambda one: one[:4])
-            self._known = usage.revision, [HeldPlaces(key, one.queue, one.held) for *_, key, one in found]
-            running = {key for *_, key, _ in found}
-            for key in self._began.keys() - running:
-                del self._began[key]
-        return self._known[1]
+        found: list[tuple[int, float, int, GangKey, Place]] = []
+        for gang in self._registry.gangs.values():
+            place = self._admission.usage.place(gang.key)
+            if place is not None and place.held:
+                since, number = gang.created
+                found.append((gang.priority, -since, -number, gang.key, place))
+        found.sort(key=lambda one: one[:4])
+        running = {key for *_, key, _ in found}
+        self._began = {key: began for key, began in self._began.items() if key in running}
+        return [HeldPlaces(key, place.queue, place.held) for *_, key, place in found]
 
     def _soon(self, key: GangKey) -> dict[str, dict[str, int]]:
         """Return the amounts that the gangs ahead of a gang will take, by branch."""

@@ -5,12 +5,11 @@ preemptor nodes and devices are held, which gang loses its place on an overcommi
 estimated.
 
 A gang that a rule keeps from starting isn't in the line that is tried: one that is held, that waits for members or for
-the end of others, that has no queue, or whose queue is stopped, runs as many gangs as it may, or has no quota left for
-it.
+the end of others, that has no queue, or whose queue is stopped. Limits and quotas are judged by the pass that tries it.
 
-A gang that was promised its places counts as begun, because it has to be completed. Members beyond a gang's size were
-promised nothing. Between preemptors a promise doesn't count: nodes that are held for one of them are closed to every
-gang that couldn't preempt it, even to one that was promised its places.
+A gang that has to be completed counts as begun. Its members beyond the size with which it began don't. Between
+preemptors that doesn't count: nodes that are held for one of them are closed to every gang that couldn't preempt it,
+even to one that has to be completed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import GangKey
 from fluence_extender.queueing.entry import EQUAL, NEVER, Age, Entitlement
 from fluence_extender.queueing.order import Rank, rank
-from fluence_extender.queueing.quota import LimitLine
 
 NEWEST: Age = (NEVER, 0)
 """The age of a gang that doesn't exist yet."""
@@ -34,7 +32,7 @@ RANK = attrgetter("rank")
 
 def turn(gang: Gang) -> Rank:
     """Return a key that sorts gangs in the order in which they are served."""
-    begun = gang.promised and not _waits_beyond_size(gang)
+    begun = gang.must_be_completed and not _waits_beyond_size(gang)
     own = gang.own()
     priority, created = gang.priority_among(own), gang.created_among(own)
     if gang.head_start is not None:
@@ -53,11 +51,10 @@ def newcomer(key: GangKey, priority: int, created: Age = NEWEST, entitlement: En
 
 
 class InLine(NamedTuple):
-    """A gang that waits, its rank, the limit or quota that keeps it waiting, and whether no rule does (``ready``)."""
+    """A gang that waits, its rank, and whether no rule keeps it from being tried (``ready``)."""
 
     rank: Rank
     gang: Gang
-    limited: LimitLine | None
     ready: bool
 
 
@@ -71,8 +68,7 @@ class ToTry(NamedTuple):
 class Turns:
     """The waiting gangs of ``registry``, kept in order so that no step has to sort thousands.
 
-    ``line`` has all of them, and ``ready`` those that no rule keeps waiting. ``limited`` has the gangs that a limit on
-    running gangs keeps waiting, by the queue and user of that limit, and those that a quota keeps waiting, by queue.
+    ``line`` has all of them, and ``ready`` those that no rule keeps from being tried.
 
     The caller has to `put` each gang that has changed. The rank of a gang that has changed since the last step isn't
     taken from the line but computed. Invariant: a gang stands at most once in each line.
@@ -83,11 +79,10 @@ class Turns:
         self._places: dict[GangKey, InLine] = {}
         self.line: list[InLine] = []
         self.ready: list[ToTry] = []
-        self.limited: dict[LimitLine, list[InLine]] = {}
 
     def clear(self) -> None:
         """Take all gangs out of the line."""
-        for entries in (self._places, self.line, self.ready, self.limited):
+        for entries in (self._places, self.line, self.ready):
             entries.clear()
 
     def of(self, gang: Gang) -> Rank:
@@ -105,24 +100,17 @@ class Turns:
     def put(self, gang: Gang) -> None:
         """Put a gang in line at its present rank, or take it out if it doesn't wait."""
         before = self._places.get(gang.key)
-        after = InLine(turn(gang), gang, gang.limited, gang.obstacle is None) if waits(gang) else None
+        after = InLine(turn(gang), gang, gang.obstacle is None) if waits(gang) else None
         if before is not None:
-            if after is not None and before.gang is gang and _without_gang(before) == _without_gang(after):
+            same = after is not None and before.gang is gang and before.rank == after.rank
+            if same and before.ready == (gang.obstacle is None):
                 return
             self.drop(gang.key)
         if after is not None:
             self._places[gang.key] = after
             insort(self.line, after, key=RANK)
-            if after.limited is not None:
-                insort(self.limited.setdefault(after.limited, []), after, key=RANK)
             if after.ready:
                 insort(self.ready, ToTry(after.rank, gang.key), key=RANK)
-
-    def put_again(self, gang: Gang) -> None:
-        """Put a gang that is in line at its present rank."""
-        place = self._places.get(gang.key)
-        if place is not None and place.gang is gang:
-            self.put(gang)
 
     def drop(self, key: GangKey) -> None:
         """Take a gang out of the line."""
@@ -132,15 +120,6 @@ class Turns:
         del self.line[bisect_left(self.line, place.rank, key=RANK)]
         if place.ready:
             del self.ready[bisect_left(self.ready, place.rank, key=RANK)]
-        if place.limited is not None:
-            limited = self.limited[place.limited]
-            del limited[bisect_left(limited, place.rank, key=RANK)]
-            if not limited:
-                del self.limited[place.limited]
-
-
-def _without_gang(place: InLine) -> tuple[Rank, LimitLine | None, bool]:
-    return place.rank, place.limited, place.ready
 
 
 def waits(gang: Gang) -> bool:
@@ -154,6 +133,6 @@ def entry_key(key: GangKey) -> str:
 
 
 def _waits_beyond_size(gang: Gang) -> bool:
-    """Return whether members wait though the gang has all the places that it was promised."""
+    """Return whether members wait though the gang has as many places as it needs."""
     places = sum(1 for member in gang.alive() if member.assignment is not None)
     return places + gang.ended >= gang.size and waits(gang)

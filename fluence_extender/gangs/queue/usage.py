@@ -75,12 +75,9 @@ class Usage:
     _running: Counter[Group] = field(default_factory=Counter)
     _held: dict[Group, Resources] = field(default_factory=dict)
     _waiting: dict[Group, list[tuple[Age, GangKey]]] = field(default_factory=dict)
-    _shared: set[Group] = field(default_factory=set)
-    """The groups whose list of waiting gangs another copy shares. Such a list is copied before it is changed."""
 
     def copy(self) -> Usage:
         """Return an independent copy."""
-        self._shared = set(self._waiting)
         return Usage(
             self.revision,
             self.held_revision,
@@ -88,8 +85,7 @@ class Usage:
             self._places,
             self._running.copy(),
             dict(self._held),
-            dict(self._waiting),
-            set(self._shared),
+            {group: waiting.copy() for group, waiting in self._waiting.items()},
         )
 
     def put(self, key: GangKey, place: Place | None) -> None:
@@ -124,15 +120,10 @@ class Usage:
         """Return the queues in which gangs run or wait, or to which places are charged."""
         return {queue for queue, user in (*self._running, *self._waiting, *self._held) if user is None}
 
-    def older(self, key: GangKey, group: Group) -> int:
-        """Return how many waiting gangs of the group are older than this one; one not counted yet is the youngest."""
-        place, waiting = self._places.get(key), self._waiting.get(group, [])
-        return len(waiting) if place is None else bisect_left(waiting, (place.created, key))
-
-    def last_within(self, group: Group, most: int) -> GangKey | None:
-        """Return the youngest of the ``most`` oldest waiting gangs of the group, None if fewer wait."""
-        waiting = self._waiting.get(group, [])
-        return waiting[most - 1][1] if len(waiting) >= most else None
+    def are_older(self, key: GangKey, group: Group, count: int) -> bool:
+        """Return whether ``count`` waiting gangs of the group are older than this one, which is the youngest if new."""
+        place, waiting = self._places.get(key), self._waiting.get(group, ())
+        return len(waiting) >= count and (place is None or waiting[count - 1] < (place.created, key))
 
     def _count(self, key: GangKey, place: Place, sign: int) -> None:
         """Add a gang to all sums and lists, or take it out with a ``sign`` of -1."""
@@ -152,9 +143,6 @@ class Usage:
                     del self._running[group]
                 continue
             waiting = self._waiting.setdefault(group, [])
-            if group in self._shared:
-                waiting = self._waiting[group] = list(waiting)
-                self._shared.discard(group)
             _put_in(waiting, (place.created, key), sign)
             if not waiting:
                 del self._waiting[group]

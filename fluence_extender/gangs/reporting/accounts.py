@@ -1,8 +1,8 @@
 """Statements of what pods hold, for the account of past work.
 
 The account of a pod is sent when it has a node, when a fact about it becomes known, and when it ends. It follows from
-the pod and its gang, so a restart sends the same account again. The queue and the user are settled when the pod starts.
-A later change of labels moves no use to another queue or user.
+the pod and its gang, so a restart sends the same account again. The queue and the user are those when the pod starts. A
+later change of labels moves no use to another queue or user.
 
 Invariant: only a leader sends accounts, and the end of a pod is sent once.
 """
@@ -17,7 +17,7 @@ from fluence_extender.gangs.membership.gang import NO_RESERVED_STARTS, Gang, Mem
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import NO_QUEUE_NAME, QueueAdmission
 from fluence_extender.model.accounting import AccountSink, HeldAmount, PodAccount, WorkOutcome
-from fluence_extender.model.gang import GangKey, HistoryKind
+from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import ACCOUNT_LABEL, BACKEND_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue
@@ -37,9 +37,8 @@ class PodAccounts:
         self._admission = admission
         self._clock = clock
         self._touched: set[str] = set()
-        self._stated: dict[str, tuple[GangKey, PodAccount]] = {}
-        self._runs: dict[GangKey, str] = {}
-        self._running: dict[GangKey, int] = {}
+        self._stated: dict[str, PodAccount] = {}
+        """What was sent last of each pod, by its uid."""
         self._beginning = False
         self._leading = False
 
@@ -53,8 +52,8 @@ class PodAccounts:
         if self._leading:
             self._sink.stand_down()
         self._leading = self._beginning = False
-        for known in (self._touched, self._stated, self._runs, self._running):
-            known.clear()
+        self._touched.clear()
+        self._stated.clear()
 
     def changed(self, pod: Pod) -> None:
         """Note that a pod of ours is new or has changed."""
@@ -84,7 +83,7 @@ class PodAccounts:
 
     def _state(self, gang: Gang, member: Member, gone: bool = False) -> None:
         uid = member.pod.uid
-        key, before = self._stated.get(uid, (gang.key, None))
+        before = self._stated.get(uid)
         if before is not None and before.ended is not None:
             return
         account = before or self._beginning_of(gang, member)
@@ -93,28 +92,22 @@ class PodAccounts:
             ended = int(member.pod.ended or self._clock())
             account = replace(account, ended=max(ended, account.started), outcome=_outcome(gang, member))
         if account != before:
-            self._stated[uid] = key, account
-            self._count(key, (before is None) - (account.ended is not None))
+            self._stated[uid] = account
             self._sink.record(account)
+            if account.ended is not None and self._running(gang) is None:
+                gang.remember(reserved_starts=NO_RESERVED_STARTS)
 
-    def _count(self, key: GangKey, change: int) -> None:
-        """Count the running pods of a gang. With the last one its life ends, and its promised starts are dropped."""
-        running = self._running.get(key, 0) + change
-        if running > 0:
-            self._running[key] = running
-            return
-        self._running.pop(key, None)
-        self._runs.pop(key, None)
-        gang = self._registry.gangs.get(key)
-        if gang is not None:
-            gang.reserved_starts = NO_RESERVED_STARTS
+    def _running(self, gang: Gang) -> PodAccount | None:
+        """Return the account of a member that runs, None if none does. With the last one the gang's life ends."""
+        accounts = map(self._stated.get, gang.members)
+        return next((one for one in accounts if one is not None and one.ended is None), None)
 
     def _beginning_of(self, gang: Gang, member: Member) -> PodAccount:
         pod, key = member.pod, gang.key
-        queue, user = self._owner(gang)
+        (queue, user), running = self._owner(gang), self._running(gang)
         return PodAccount(
             uid=pod.uid,
-            run=self._run(gang),
+            run=running.run if running is not None else run_key(gang),
             namespace=pod.namespace,
             pod=pod.name,
             gang=str(key).removeprefix(f"{key.namespace}/"),
@@ -127,8 +120,8 @@ class PodAccounts:
             submitted=int(min(filter(None, (gang.created[0], pod.created)), default=self._clock())),
             started=int(self._clock()),
             amounts=_amounts(member),
-            promised=gang.reserved_starts.first,
-            moves=gang.reserved_starts.moves,
+            promised=gang.memory.reserved_starts.first,
+            moves=gang.memory.reserved_starts.moves,
         )
 
     def _owner(self, gang: Gang) -> tuple[str, str]:
@@ -139,16 +132,9 @@ class PodAccounts:
         queue = self._admission.queue_of(gang)
         return queue.name if isinstance(queue, Queue) else NO_QUEUE_NAME, user
 
-    def _run(self, gang: Gang) -> str:
-        """Return the key of the gang's present life. It is the same after a restart if the same pods exist."""
-        known = self._runs.get(gang.key)
-        if known is None:
-            known = self._runs[gang.key] = run_key(gang)
-        return known
-
 
 def run_key(gang: Gang) -> str:
-    """Return a key that only one life of a gang has.
+    """Return a key that only one life of a gang has. It is the same after a restart if the same pods exist.
 
     A name can be used again. If the gang's key has no uid, the uid of the oldest pod's owner, or of that pod, is used.
     """

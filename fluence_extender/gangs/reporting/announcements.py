@@ -53,20 +53,19 @@ def announcements(
         *jobs.notes(gang),
     ]
     if gang.state is GangState.BOUND:
-        gang.reports.announced = ""
+        gang.remember(announced="")
         return [*scheduled, *jobs.due(gang, None)]
-    if gang.reason is None or now - gang.reports.reason_since < limits.announce_after:
+    if gang.reason is None or now - gang.memory.reason_since < limits.announce_after:
         return scheduled
-    if gang.reports.announced == gang.reason.text:
+    if gang.memory.announced == gang.reason.text:
         return [*scheduled, *_untold(gang, now, limits)]
-    gang.reports.announced = gang.reason.text
     reason = gang.reason.shown
     in_line = reason.code in IN_LINE
-    gang.reports.in_line |= in_line
+    gang.remember(announced=gang.reason.text, in_line=gang.memory.in_line or in_line)
     waiting = sorted(_concerned(gang), key=lambda member: natural_order(member.pod.name))
     first = [one for one in waiting[: limits.announced_members] if _may_be_told(one)]
     for member in first:
-        member.told_at = now
+        gang.change(member.pod.uid, told_at=now)
     actions: list[Action] = [
         *scheduled,
         *jobs.due(gang, reason),
@@ -79,7 +78,7 @@ def announcements(
     ]
     group = _group(gang, registry)
     if group is not None and not _is_scheduled(gang):
-        gang.reports.group_scheduled = False
+        gang.remember(group_scheduled=False)
         actions.append(ReportGroup(group, False, reason.code.value, reason.text))
     return actions
 
@@ -112,7 +111,7 @@ def _untold(gang: Gang, now: float, limits: Limits) -> list[ReportPod]:
     reports = []
     for member in untold:
         if member.alive and not (member.bound or member.pod.expected):
-            member.told_at = now
+            gang.change(member.pod.uid, told_at=now)
             reports.append(ReportPod(member.pod, message, gang.asks_since, gang.met))
     return reports
 
@@ -122,9 +121,9 @@ def _runs(gang: Gang) -> list[RecordEvent]:
 
     kube-scheduler records one for each pod that it has judged, and a pod by itself names its node.
     """
-    if not (gang.whole and gang.reports.starting):
+    if not (gang.whole and gang.memory.starting):
         return []
-    gang.reports.starting = False
+    gang.remember(starting=False)
     bound = sorted((one for one in gang.alive() if one.bound), key=lambda one: natural_order(one.pod.name))
     if len(bound) < 2 or not any(one.pod.direct for one in bound):
         return []
@@ -144,15 +143,15 @@ def _concerned(gang: Gang) -> list[Member]:
 
 def _queue_events(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEvent]:
     """Return the Events that nodes are kept free for the gang, and that its turn has come."""
-    reports = gang.reports
+    memory = gang.memory
     if gang.state is GangState.WAITING:
-        if not reserved or reports.reserved:
+        if not reserved or memory.reserved:
             return []
-        reports.reserved = reports.in_line = True
+        gang.remember(reserved=True, in_line=True)
         return events(gang, limits, RESERVED, "nodes are kept free for it until it can start")
-    if not reports.in_line or gang.reason is not None:
+    if not memory.in_line or gang.reason is not None:
         return []
-    reports.reserved = reports.in_line = False
+    gang.remember(reserved=False, in_line=False)
     return events(gang, limits, ADMITTED, "its turn has come, and it has its places")
 
 
@@ -195,9 +194,9 @@ def _is_scheduled(gang: Gang) -> bool:
 
 def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
     """Return the report that enough members of a PodGroup have their nodes, which is made once."""
-    group = _group(gang, registry) if _is_scheduled(gang) and not gang.reports.group_scheduled else None
+    group = _group(gang, registry) if _is_scheduled(gang) and not gang.memory.group_scheduled else None
     if group is None:
         return []
-    gang.reports.group_scheduled = True
+    gang.remember(group_scheduled=True)
     members = sum(1 for member in gang.alive() if member.bound)
     return [ReportGroup(group, True, "Scheduled", have_nodes(members))]

@@ -1,32 +1,25 @@
 """What happened to each gang, so that users can look it up later.
 
 A history is a short list of plain entries in the order of the events. An event that happens to many members in a row,
-or to one member repeatedly, is one entry with a count. So the history of 5,000 members is as short as that of 5. Gangs
-that are gone are remembered for a while.
+or to one member repeatedly, is one entry with a count. So the history of 5,000 members is as short as that of 5.
 
-Invariants: memory is bounded in each gang and over all gangs that are gone. Noting an entry never fails, and decides
-nothing.
+Invariants: memory is bounded in each gang. Noting an entry never fails, and decides nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from sys import intern
-from typing import Generic, TypeVar
 
 import msgspec
 
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.wording import WithNames
 
-__all__ = ["History", "HistoryEntry", "Memory", "PastGang"]
-
-G = TypeVar("G")
 Clock = Callable[[], float]
 
 KEPT_FIRST = 8
@@ -35,12 +28,6 @@ KEPT = 64
 
 FEW_MEMBERS = 8
 """In a gang of up to this many members, each member has entries of its own."""
-
-REMEMBERED = 1000
-"""The most gangs that are remembered after they have gone."""
-
-REMEMBERED_FOR = 3600.0
-"""Seconds for which a gang is remembered after it has gone."""
 
 LONGEST_DETAIL = 300
 
@@ -59,6 +46,19 @@ TURNS = frozenset(
 SENT_BACK = frozenset({HistoryKind.EVICTED, HistoryKind.REQUEUED})
 ENDS_OR_BEGINS = SENT_BACK | {HistoryKind.SEEN, HistoryKind.PLANNED, HistoryKind.BOUND, HistoryKind.COMPLETE}
 """The last of these entries says whether the gang was sent back."""
+
+
+WAITS = frozenset(
+    {
+        HistoryKind.WHOLE,
+        HistoryKind.WAITING,
+        HistoryKind.WITHDRAWN,
+        HistoryKind.REQUEUED,
+        HistoryKind.PLANNED,
+        HistoryKind.COMMITTED,
+    }
+)
+"""The entries that begin a wait for places or end one."""
 
 
 # Neither of these can be part of a reference cycle, so they save the memory that the garbage collector takes.
@@ -173,6 +173,26 @@ class History(msgspec.Struct, gc=False):
             return
         self._append(HistoryEntry(now, HistoryKind.WAITING, "", detail, 1, now, why, with_names))
 
+    def waits(self) -> list[tuple[str, float]]:
+        """Return the reason and the seconds of each wait for places of a gang that has just become whole.
+
+        There is none if none of its members was bound since it was last whole, as after a restart.
+        """
+        completes = [number for number, one in enumerate(self.entries) if one.kind is HistoryKind.COMPLETE]
+        # The last one is the present one.
+        entries = self.entries if len(completes) < 2 else self.entries[completes[-2] + 1 :]
+        end = max((one.until for one in entries if one.kind is HistoryKind.BOUND), default=None)
+        if end is None:
+            return []
+        begins = [("", end)]
+        for one in entries:
+            if one.kind in WAITS and one.why != begins[-1][0]:
+                begins.append((one.why, min(one.at, end)))
+        ends = [*(at for _, at in begins[1:]), end]
+        return [
+            (why, until - at) for (why, at), until in zip(begins, ends, strict=True) if why and until > at
+        ]
+
     def _append(self, entry: HistoryEntry) -> None:
         self.entries.append(entry)
         self._shorten()
@@ -189,86 +209,3 @@ def _shortened(detail: str, with_names: WithNames | None) -> tuple[str, WithName
     if with_names is not None and len(with_names.text) > LONGEST_DETAIL:
         with_names = replace(with_names, text=with_names.text[:LONGEST_DETAIL])
     return intern(detail[:LONGEST_DETAIL]), with_names
-
-
-@dataclass(frozen=True, slots=True)
-class PastGang(Generic[G]):
-    """A gang that is gone, as it was last seen, and when it went (seconds since the epoch).
-
-    ``heir`` is what it has in common with the gang that replaces it, None if none does.
-    """
-
-    gang: G
-    at: float
-    heir: Hashable = None
-
-
-class Memory(Generic[G]):
-    """Gangs that are gone, by key, the oldest first; bounded in number and time.
-
-    A gang that replaces one of them goes on with its history. No other does then, not even one that has its key.
-    """
-
-    def __init__(self, clock: Clock = time.time) -> None:
-        self.clock = clock
-        self._gone: OrderedDict[Hashable, PastGang[G]] = OrderedDict()
-        self._left: dict[Hashable, dict[Hashable, None]] = {}
-        """By heir, the keys of the gangs that it may replace, the oldest first."""
-
-    def keep(self, key: Hashable, gang: G, heir: Hashable = None) -> None:
-        """Remember a gang that is gone from now on, and may be replaced by ``heir``."""
-        self._forget(key)
-        self._gone[key] = PastGang(gang, self.clock(), heir)
-        if heir is not None:
-            self._left.setdefault(heir, {})[key] = None
-        self._forget_outlived()
-
-    def take(self, key: Hashable) -> G | None:
-        """Return a remembered gang that comes back under its key, and forget it.
-
-        Return None if it isn't known, or was replaced.
-        """
-        past = self._gone.get(key)
-        replaced = past is not None and past.heir is not None and key not in self._left.get(past.heir, ())
-        self._forget(key)
-        return None if past is None or replaced else past.gang
-
-    def left_to(self, heir: Hashable) -> Sequence[Hashable]:
-        """Return the keys of the gangs that ``heir`` may replace, the oldest first."""
-        self._forget_outlived()
-        return tuple(self._left.get(heir, ()))
-
-    def replace(self, key: Hashable) -> G:
-        """Return a gang that another one replaces from now on."""
-        past = self._gone[key]
-        self._unlink(key, past.heir)
-        return past.gang
-
-    def get(self, key: Hashable) -> PastGang[G] | None:
-        """Return the gang of that key, or None if it isn't remembered."""
-        self._forget_outlived()
-        return self._gone.get(key)
-
-    def __iter__(self) -> Iterator[PastGang[G]]:
-        """Iterate over the remembered gangs, the oldest first."""
-        self._forget_outlived()
-        return iter(list(self._gone.values()))
-
-    def _forget_outlived(self) -> None:
-        oldest = self.clock() - REMEMBERED_FOR
-        while self._gone:
-            key, past = next(iter(self._gone.items()))
-            if len(self._gone) <= REMEMBERED and past.at > oldest:
-                return
-            self._forget(key)
-
-    def _forget(self, key: Hashable) -> None:
-        past = self._gone.pop(key, None)
-        if past is not None:
-            self._unlink(key, past.heir)
-
-    def _unlink(self, key: Hashable, heir: Hashable) -> None:
-        keys = self._left.get(heir, {})
-        keys.pop(key, None)
-        if not keys:
-            self._left.pop(heir, None)

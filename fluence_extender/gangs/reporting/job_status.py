@@ -48,9 +48,9 @@ class JobReports:
     def due(self, gang: Gang, reason: Reason | None) -> list[ReportJob]:
         """Return the writes that are due now that ``gang`` waits for ``reason``, None if it has its places."""
         lasting = reason.text if reason is not None and reason.code in LASTING else ""
-        if gang.reports.job_problem == lasting:
+        if gang.memory.job_problem == lasting:
             return []
-        gang.reports.job_problem = lasting
+        gang.remember(job_problem=lasting)
         return list(self._reports(gang, lasting))
 
     def _reports(self, gang: Gang, lasting: str) -> Iterator[ReportJob]:
@@ -95,7 +95,7 @@ class JobReports:
         """Return the first problem of the gangs, "" if none has one; drop the gangs that don't exist any more."""
         # An intersection with the registry's keys would walk through all gangs of the cluster.
         gangs -= {key for key in gangs if key not in self._registry.gangs}
-        problems = (self._registry.gangs[key].reports.job_problem for key in sorted(gangs))
+        problems = (self._registry.gangs[key].memory.job_problem for key in sorted(gangs))
         return next(filter(None, problems), "")
 
     def _forget(self) -> None:

@@ -115,12 +115,12 @@ class RemarkReports:
 
     def due(self, gang: Gang) -> list[RecordEvent]:
         """Return the Events about a gang that is looked at for the first time."""
-        if gang.reports.remarked:
+        if gang.memory.remarked:
             return []
         living = gang.alive()
         if not living:
             return []
-        gang.reports.remarked = True
+        gang.remember(remarked=True)
         namespace, hints = gang.key.namespace, self._hints
         found = remarks_on(
             gang, self._workloads, MOST_TOLD, lambda key: hints.of(namespace, key, NO_SUCH_KEY)

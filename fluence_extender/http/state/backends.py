@@ -15,7 +15,7 @@ from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.containment import paths_above
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.http.state import v1_graph
-from fluence_extender.http.state.gangs import gang_name, strength
+from fluence_extender.http.state.gangs import firmness, gang_name
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
 from fluence_extender.model.assignment import DeviceShare
@@ -171,5 +171,5 @@ def _holder(controller: Controller, held: Holding, share: DeviceShare) -> v1_gra
         gang=gang_name(controller, held.uid),
         path=share.path,
         amount=share.amount,
-        claim=strength(held),
+        claim=firmness(held),
     )

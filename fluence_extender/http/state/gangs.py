@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.lifecycle.incomplete import rejection
+from fluence_extender.gangs.lifecycle.states import rejection
 from fluence_extender.gangs.membership.gang import Gang, Member, run_of
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.reporting.history import SENT_BACK, HistoryEntry
@@ -177,9 +177,9 @@ def gang_label(key: GangKey) -> str:
     return str(key).removeprefix(f"{key.namespace}/")
 
 
-def strength(held: Holding) -> v1.Strength:
+def firmness(held: Holding) -> v1.Firmness:
     """Return how firmly a pod holds its share."""
-    return cast(v1.Strength, held.strength.name.lower())
+    return cast(v1.Firmness, held.firmness.name.lower())
 
 
 def _allocation(controller: Controller, held: Holding) -> v1.Allocation:
@@ -205,7 +205,7 @@ def _allocation(controller: Controller, held: Holding) -> v1.Allocation:
         devices=devices,
         claimed=controller.devices.claimed_by(held.uid),
         gang=gang_name(controller, held.uid),
-        claim=strength(held),
+        claim=firmness(held),
     )
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.state import v1_graph
-from fluence_extender.http.state.gangs import gang_label, strength
+from fluence_extender.http.state.gangs import firmness, gang_label
 from fluence_extender.http.state.listings import Items, Listing, Single
 from fluence_extender.http.state.v1 import amounts
 from fluence_extender.model.devices import NodeDevice
@@ -121,7 +121,7 @@ def _user(
         gang = "" if found is None else gang_label(found[0].key)
         user = "" if found is None else creator_of(found[0].key)
         return v1_graph.NodeUser(
-            held.namespace, held.name, uid, gang, user, strength(held), amounts(requests)
+            held.namespace, held.name, uid, gang, user, firmness(held), amounts(requests)
         )
     pod = controller.pods.get(uid)
     namespace, name = ("", "") if pod is None else (pod.namespace, pod.name)

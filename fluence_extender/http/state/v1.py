@@ -24,7 +24,7 @@ from fluence_extender.model.resources import CPU, Resources
 T = TypeVar("T")
 
 State = Literal["waiting", "planned", "committed", "bound", "finished", "gone"]
-Strength = Literal["planned", "committed", "bound"]
+Firmness = Literal["planned", "committed", "bound"]
 
 _UID = "6e1b2a34-5c1d-4a53-9f0e-2f0f3c9f7a10"
 
@@ -69,7 +69,7 @@ Hidden = Annotated[
     ),
 ]
 Held = Annotated[
-    Strength,
+    Firmness,
     Field(description="How firmly it is held: for a plan, a commitment or a binding.", examples=["bound"]),
 ]
 

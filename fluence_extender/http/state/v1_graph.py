@@ -11,6 +11,7 @@ from pydantic import Field
 from fluence_extender.http.state.v1 import (
     Amounts,
     ApiValue,
+    Firmness,
     GangName,
     Held,
     Hidden,
@@ -18,7 +19,6 @@ from fluence_extender.http.state.v1 import (
     Namespace,
     PodName,
     Problems,
-    Strength,
     Uid,
     User,
 )
@@ -60,7 +60,7 @@ class NodeUser(ApiValue):
     gang: GangName
     user: User
     claim: Annotated[
-        Literal[Strength, "other"],
+        Literal[Firmness, "other"],
         Field(
             description="How firmly it is held; other: the pod is of another scheduler.", examples=["bound"]
         ),

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from fluence_extender.devices import evaluator as module
+from fluence_extender.devices.evaluator import COMMAND, ENDED, Evaluator
 from fluence_extender.devices.judge import Judge
 from fluence_extender.devices.selectors import Verdict, numbered, verdict
-from fluence_extender.gangs.execution import evaluator as module
-from fluence_extender.gangs.execution.evaluator import COMMAND, ENDED, Evaluator
 from fluence_extender.model.devices import Attribute, Capacity, NodeDevice, ResourceSlice, Version
 
 DRIVER = "gpu.example.com"

@@ -17,7 +17,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.room.audit import DriftKind
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from tests.core.invariants import check, check_at_rest
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -33,7 +33,7 @@ def holding_lost(w: World, pod: Pod) -> None:
 
 
 def moved(w: World, pod: Pod) -> None:
-    w.ledger.adopt(replace(w.now(pod), node="n1"), "g", Strength.BOUND)
+    w.ledger.adopt(replace(w.now(pod), node="n1"), "g", Firmness.BOUND)
 
 
 def shrunk(w: World, pod: Pod) -> None:
@@ -42,16 +42,18 @@ def shrunk(w: World, pod: Pod) -> None:
 
 def weakened(w: World, pod: Pod) -> None:
     held = w.ledger.holdings[pod.uid]
-    w.ledger._holdings[pod.uid] = msgspec.structs.replace(held, strength=Strength.PLANNED)
+    w.ledger._holdings[pod.uid] = msgspec.structs.replace(held, firmness=Firmness.PLANNED)
 
 
 def plan_forgotten(w: World, pod: Pod) -> None:
-    _member(w, pod).assignment = None
+    found = w.controller.member(pod.uid)
+    assert found is not None
+    found[0].change(pod.uid, assignment=None)
 
 
 def left_over_hold(w: World, pod: Pod) -> None:
     gone = replace(pod, uid="gone", name="gone", node="n1", devices={})
-    w.ledger.adopt(gone, "x", Strength.BOUND)
+    w.ledger.adopt(gone, "x", Firmness.BOUND)
 
 
 def foreign_forgotten(w: World, pod: Pod) -> None:
@@ -83,41 +85,38 @@ def sum_wrong(w: World, pod: Pod) -> None:
     account.free = account.free + Resources({"cpu": 700})
 
 
-def _member(w: World, pod: Pod) -> Any:
-    found = w.controller.member(pod.uid)
-    assert found is not None
-    return found[1]
-
-
 def _foreign(w: World) -> Pod:
     return next(pod for pod in w.cluster.pods() if not pod.ours)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "kind"),
+    ("spoil", "kind", "text"),
     [
-        (holding_lost, DriftKind.NOT_HELD),
-        (moved, DriftKind.WRONG_NODE),
-        (shrunk, DriftKind.WRONG_AMOUNT),
-        (weakened, DriftKind.WRONG_STRENGTH),
-        (plan_forgotten, DriftKind.PLAN_DIFFERS),
-        (left_over_hold, DriftKind.HELD_GONE),
-        (foreign_forgotten, DriftKind.FOREIGN_DIFFERS),
-        (foreign_miscounted, DriftKind.FOREIGN_DIFFERS),
-        (foreign_left_over, DriftKind.FOREIGN_DIFFERS),
-        (node_forgotten, DriftKind.NODE_DIFFERS),
-        (node_miscounted, DriftKind.NODE_DIFFERS),
-        (node_left_over, DriftKind.NODE_DIFFERS),
-        (sum_wrong, DriftKind.ACCOUNT_DIFFERS),
+        (holding_lost, DriftKind.POD_DIFFERS, "uses nothing"),
+        (moved, DriftKind.POD_DIFFERS, "n1, "),
+        (shrunk, DriftKind.POD_DIFFERS, "'cpu': 1,"),
+        (weakened, DriftKind.POD_DIFFERS, "not bound"),
+        (plan_forgotten, DriftKind.POD_DIFFERS, "placed on n0"),
+        (left_over_hold, DriftKind.POD_DIFFERS, "placed on n1"),
+        (foreign_forgotten, DriftKind.POD_DIFFERS, "uses nothing"),
+        (foreign_miscounted, DriftKind.POD_DIFFERS, "foreign"),
+        (foreign_left_over, DriftKind.POD_DIFFERS, "foreign"),
+        (node_forgotten, DriftKind.NODE_DIFFERS, "unknown"),
+        (node_miscounted, DriftKind.NODE_DIFFERS, "2"),
+        (node_left_over, DriftKind.NODE_DIFFERS, "cpu"),
+        (sum_wrong, DriftKind.NODE_DIFFERS, "free"),
     ],
 )
-def test_drift_is_found_counted_and_mended(world: MakeWorld, spoil: Spoil, kind: DriftKind) -> None:
+def test_drift_is_found_counted_and_mended(
+    world: MakeWorld, spoil: Spoil, kind: DriftKind, text: str
+) -> None:
     w, pod = running(world)
     counted: list[DriftKind] = []
     auditor = Auditor(w.controller, counted.append)
     spoil(w, pod)
     found = w.run(auditor.audit())
-    assert kind in {drift.kind for drift in found}
+    assert [drift.kind for drift in found] == [kind]
+    assert text in found[0].found
     assert counted == [drift.kind for drift in found]
     assert all(drift.found and drift.expected for drift in found)
     w.run(auditor.audit())
@@ -166,7 +165,7 @@ def test_planned_gang_whose_hold_got_lost_is_planned_anew(world: MakeWorld) -> N
     w.advance(1)
     w.ledger.release(pods[0].uid)
     found = w.run(w.auditor.audit())
-    assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
+    assert [drift.kind for drift in found] == [DriftKind.POD_DIFFERS]
     w.driver.wake()
     w.advance(1)
     assert w.ledger.holds(pods[0].uid, "n0")
@@ -179,7 +178,7 @@ def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -
     w.advance(1)
     w.ledger.take_all([(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"))], "g")
     found = w.run(w.auditor.audit())
-    assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
+    assert [drift.kind for drift in found] == [DriftKind.POD_DIFFERS]
     assert pod.uid not in w.ledger.holdings
 
 
@@ -308,5 +307,5 @@ def test_service_audits_by_itself_and_counts_what_it_finds(world: MakeWorld) -> 
     w, pod = running(world)
     holding_lost(w, pod)
     w.advance(20)
-    assert w.drifted == [DriftKind.NOT_HELD]
+    assert w.drifted == [DriftKind.POD_DIFFERS]
     assert w.ledger.holds(pod.uid, "n0")

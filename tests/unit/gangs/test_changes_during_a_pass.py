@@ -242,8 +242,7 @@ def test_no_pass_is_begun_for_a_gang_that_rests_although_its_time_has_come() -> 
     found = core.controller.member("a")
     assert found is not None
     gang = found[0]
-    gang.again_at, gang.back_off = 5.0, replace(gang.back_off, until=60.0)
-    core.controller.registry.dirty.since_view.add(gang.key)
+    gang.remember(again_at=5.0, back_off=replace(gang.back_off, until=60.0))
     core.controller.lifecycle._gang_index.update(gang, 0.0)
     core.now = 6.0
     assert core.controller.begin() is None

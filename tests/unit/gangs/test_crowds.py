@@ -329,7 +329,7 @@ def test_room_that_comes_in_a_queue_is_given_in_order_and_tried_by_a_bounded_num
     quota = Quota(limit={"cpu": 350})
     controller = cluster(work, Queue(TEAM, quota=quota, uid="team"))
     pods = crowd(controller, lambda number: {**of_team(number), "requests": millicores(100 + number % 7)})
-    running = [one for one in pods if controller.registry.gangs[key_of(controller, one)].obstacle is None]
+    running = [one for one in pods if controller.registry.gangs[key_of(controller, one)].reason is None]
     assert running == pods[:3]
     work.reset()
     controller.observe(Deleted(Kind.POD, pods[1]))

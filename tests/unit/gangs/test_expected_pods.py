@@ -30,7 +30,7 @@ def test_pods_of_a_placed_job_are_created_with_their_nodes(world: MakeWorld) -> 
     job = w.jobs.submit("a", 6)
     w.advance(2)
     assert sorted(w.jobs.nodes(job)) == ["n0"] * 4 + ["n1"] * 2
-    assert len(w.jobs.born) == 6
+    assert len(w.jobs.with_node) == 6
     assert not w.jobs.late
     assert w.gang("a").state is GangState.BOUND
     check(w)
@@ -142,7 +142,7 @@ def test_waiting_job_is_placed_once_there_is_room(world: MakeWorld) -> None:
     check(w)
 
 
-def test_share_is_held_from_the_plan_to_the_birth(world: MakeWorld) -> None:
+def test_share_is_held_from_the_plan_to_the_creation(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.jobs.quota = 0
     job = w.jobs.submit("a", 4)
@@ -155,7 +155,7 @@ def test_share_is_held_from_the_plan_to_the_birth(world: MakeWorld) -> None:
     assert w.jobs.nodes(job) == ["n0"] * 4
 
 
-def test_restart_between_plan_and_birth_keeps_the_places(world: MakeWorld) -> None:
+def test_restart_between_plan_and_creation_keeps_the_places(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     w.jobs.quota = 0
     job = w.jobs.submit("a", 6)
@@ -285,7 +285,7 @@ def test_deleted_job_gives_its_share_back(world: MakeWorld) -> None:
 @pytest.mark.parametrize(
     "error", [Denied("exceeded quota", 403), PodsUnknown("a webhook allows no trial", 400)]
 )
-def test_job_whose_pods_cannot_be_foreseen_is_resumed_without_a_plan(
+def test_job_whose_pods_cannot_be_expected_is_resumed_without_a_plan(
     world: MakeWorld, error: Exception
 ) -> None:
     w = world(node("n0"))
@@ -305,7 +305,7 @@ def test_failed_call_is_made_again(world: MakeWorld, verb: str, error: ClusterEr
     w.cluster.fail(verb, error, times=2)
     job = w.jobs.submit("a", 4)
     w.advance(6)
-    assert len(w.jobs.nodes(job)) == len(w.jobs.born) == 4
+    assert len(w.jobs.nodes(job)) == len(w.jobs.with_node) == 4
 
 
 def test_pod_whose_binding_fails_is_not_bound_to_a_node_that_others_have_filled_meanwhile(
@@ -474,7 +474,7 @@ def test_suspended_job_of_higher_priority_preempts(world: MakeWorld) -> None:
     w.cluster.reap()
     w.advance(5)
     assert w.jobs.nodes(job) == ["n0"] * 4
-    assert len(w.jobs.born) == 4
+    assert len(w.jobs.with_node) == 4
     assert not [pod for pod in w.cluster.pods() if pod.uid in {one.uid for one in victims}]
     check(w)
 
@@ -528,7 +528,7 @@ def test_pods_with_devices_are_bound_together_with_what_was_held_for_them(world:
         {"gates": (GATE, "example.com/quota")},
     ],
 )
-def test_job_whose_pods_can_not_be_foreseen_on_nodes_is_resumed_without_a_plan(
+def test_job_whose_pods_can_not_be_expected_on_nodes_is_resumed_without_a_plan(
     world: MakeWorld, fields: PodFields
 ) -> None:
     w = world(node("n0"), node("n1"))
@@ -542,7 +542,7 @@ def test_pods_with_host_ports_are_bound_by_their_creation(world: MakeWorld) -> N
     job = w.jobs.submit("a", 2, host_ports=(HostPort(80),))
     w.advance(2)
     assert sorted(w.jobs.nodes(job)) == ["n0", "n1"]
-    assert len(w.jobs.born) == 2
+    assert len(w.jobs.with_node) == 2
     check(w)
 
 
@@ -556,7 +556,7 @@ def test_expected_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
     assert not w.ledger.holdings
 
 
-def test_pods_of_too_many_jobs_of_a_namespace_are_not_foreseen(
+def test_pods_of_too_many_jobs_of_a_namespace_are_not_expected(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected_allowance, "MOST_OF_NAMESPACE", 10)
@@ -572,7 +572,7 @@ def test_pods_of_too_many_jobs_of_a_namespace_are_not_foreseen(
     assert sum(pod.expected for pod in w.controller.pods.values()) == 8
 
 
-def foreseen_in(w: World, namespace: str) -> int:
+def expected_in(w: World, namespace: str) -> int:
     return sum(pod.expected and pod.namespace == namespace for pod in w.controller.pods.values())
 
 
@@ -584,7 +584,7 @@ def test_namespace_that_announces_thousands_of_pods_gets_its_own_rate(world: Mak
     for number in range(12):
         job = w.jobs.submit(f"many{number}", 15_000, namespace="hostile")
         w.advance(0.25)
-        churned += foreseen_in(w, "hostile")
+        churned += expected_in(w, "hostile")
         other = w.jobs.submit(f"other{number}", 2)
         w.advance(0.25)
         assert w.gang(f"other{number}").state is not GangState.WAITING
@@ -593,10 +593,10 @@ def test_namespace_that_announces_thousands_of_pods_gets_its_own_rate(world: Mak
     most = expected_allowance.AT_FIRST + expected_allowance.A_SECOND * (w.loop.time() - began)
     assert 0 < churned <= most
     w.advance(30)
-    assert not foreseen_in(w, "hostile")
+    assert not expected_in(w, "hostile")
 
 
-def test_job_of_thousands_of_pods_is_foreseen_whole_in_time(world: MakeWorld) -> None:
+def test_job_of_thousands_of_pods_is_expected_whole_in_time(world: MakeWorld) -> None:
     w = world(*(node(f"n{number}", cpu=10_000_000, gib=10_000, pods=3000) for number in range(3)))
     w.jobs.quota = 0
     job = w.jobs.submit("large", 8000)
@@ -607,7 +607,7 @@ def test_job_of_thousands_of_pods_is_foreseen_whole_in_time(world: MakeWorld) ->
     assert len(w.cluster.job(job).nodes) == 8000
 
 
-def test_namespaces_share_the_bound_on_foreseen_pods(
+def test_namespaces_share_the_bound_on_expected_pods(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected_allowance, "MOST_EXPECTED", 100)
@@ -617,7 +617,7 @@ def test_namespaces_share_the_bound_on_foreseen_pods(
         for number in range(10):
             w.jobs.submit(f"j{number}", 4, namespace=namespace)
         w.advance(1)
-    counts = [foreseen_in(w, namespace) for namespace in ("a", "b", "c", "d", "e")]
+    counts = [expected_in(w, namespace) for namespace in ("a", "b", "c", "d", "e")]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] == 40
     assert counts[-1] >= 4
@@ -653,7 +653,7 @@ def test_user_who_resumes_a_job_a_moment_after_its_plan_is_refused(world: MakeWo
     check(w)
 
 
-def test_jobs_that_are_foreseen_after_a_restart_start_in_order(
+def test_jobs_that_are_expected_after_a_restart_start_in_order(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected_pods, "MOST_UNKNOWN", 3)
@@ -674,7 +674,7 @@ def test_jobs_that_are_foreseen_after_a_restart_start_in_order(
 
 
 @pytest.mark.parametrize("said", ["class", "usual", "default"])
-def test_first_in_line_are_foreseen_first_after_a_restart_although_others_are_older(
+def test_first_in_line_are_expected_first_after_a_restart_although_others_are_older(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     monkeypatch.setattr(expected_pods, "MOST_UNKNOWN", 3)
@@ -716,13 +716,13 @@ def test_job_that_waits_for_room_is_looked_at_only_if_something_of_it_changes(wo
     workloads = w.controller.registry.workloads
     common = shape(w.cluster.first_pods[waits.uid][0])
 
-    def unsettled(job: Job = waits, shapes: tuple[Pod, ...] = (common,), **fields: Any) -> bool:
-        return JobPods(job, workloads, {}, shapes, **fields).unsettled()
+    def needs_looks(job: Job = waits, shapes: tuple[Pod, ...] = (common,), **fields: Any) -> bool:
+        return JobPods(job, workloads, shapes, **fields).needs_looks(())
 
-    assert not unsettled()
-    assert unsettled(shapes=())
-    assert unsettled(refused="its pods have host ports")
-    assert not unsettled(replace(waits, held_for_placement=False))
+    assert not needs_looks()
+    assert needs_looks(shapes=())
+    assert needs_looks(refused="its pods have host ports")
+    assert not needs_looks(replace(waits, held_for_placement=False))
     running = replace(waits, suspended=False, held_for_placement=False, nodes=("n0", "n0"))
-    assert unsettled(running)
-    assert not unsettled(replace(running, done=((0, 1),)))
+    assert needs_looks(running)
+    assert not needs_looks(replace(running, done=((0, 1),)))

@@ -32,7 +32,7 @@ def test_jobs_of_a_job_set_are_one_gang_and_resumed_together(world: MakeWorld) -
     w.jobs.submit_set("train", 1, 3, 3)
     w.advance(2)
     assert living(w) == ["n0"] * 4 + ["n1"] * 3
-    assert len(w.jobs.born) == 7
+    assert len(w.jobs.with_node) == 7
     assert not w.jobs.late
     gang = w.gang("train")
     assert (gang.size, gang.state) == (7, GangState.BOUND)
@@ -48,7 +48,7 @@ def test_job_set_that_fits_in_part_has_no_pods(world: MakeWorld) -> None:
     assert not w.cluster.pods()
     w.cluster.put(node("n1"))
     w.advance(3)
-    assert len(living(w)) == len(w.jobs.born) == 5
+    assert len(living(w)) == len(w.jobs.with_node) == 5
     check(w)
 
 
@@ -214,7 +214,7 @@ def test_job_of_a_job_set_whose_pods_are_refused_is_placed_beside_the_others(
     w.jobs.submit_set("train", 2, 2)
     w.advance(3)
     assert living(w) == ["n0"] * 4
-    assert len(w.jobs.late) == len(w.jobs.born) == 2
+    assert len(w.jobs.late) == len(w.jobs.with_node) == 2
     check(w)
 
 

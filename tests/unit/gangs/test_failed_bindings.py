@@ -77,7 +77,7 @@ def test_reason_ends_when_the_member_gets_another_place(world: MakeWorld) -> Non
     w.cluster._failures.clear()
     w.change(next(each for each in w.cluster.nodes() if each.name == place), unschedulable=True)
     w.advance(6)
-    assert member.bound not in ("", place)
+    assert w.member(member.pod.uid).bound not in ("", place)
     assert w.gang("g").reason is None
 
 

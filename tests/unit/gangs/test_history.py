@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.reporting import history as module
-from fluence_extender.gangs.reporting.history import (
-    KEPT,
-    KEPT_FIRST,
-    REMEMBERED,
-    REMEMBERED_FOR,
-    History,
-    Memory,
-)
+from fluence_extender.gangs.reporting.history import KEPT, KEPT_FIRST, History
+from fluence_extender.gangs.reporting.past_gangs import REMEMBERED, REMEMBERED_FOR, PastGangs
 from fluence_extender.model.access import EVERYTHING
-from fluence_extender.model.gang import Convention, HistoryKind
+from fluence_extender.model.gang import Convention, GangKey, HistoryKind
+from fluence_extender.model.pod import Pod
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -100,38 +96,54 @@ def test_an_entry_that_was_dropped_is_not_counted_on() -> None:
     assert history.entries[-1].detail == f"fault {KEPT_FIRST}"
 
 
+def past(name: str, clock: Clock) -> Gang:
+    """A gang with one entry in its history, which is its name."""
+    gone = Gang(GangKey("default", name, Convention.ALONE), history=History(clock))
+    gone.note(HistoryKind.SEEN, name)
+    return gone
+
+
+def story(memory: PastGangs, name: str) -> list[str]:
+    """What is in the history with which a gang of that name begins."""
+    key, pod = GangKey("default", name, Convention.ALONE), Pod("default", name, name)
+    return [one.pod for one in memory.history_of(key, pod).entries]
+
+
 def test_gangs_that_are_gone_are_remembered_for_a_while() -> None:
     clock = Clock()
-    memory: Memory[str] = Memory(clock)
-    memory.keep("a", "gang a")
-    assert [one.gang for one in memory] == ["gang a"]
-    found = memory.get("a")
+    memory = PastGangs(clock)
+    gone = past("a", clock)
+    memory.keep(gone)
+    assert [one.gang for one in memory] == [gone]
+    found = memory.get(gone.key)
     assert found is not None
-    assert found.gang == "gang a"
+    assert found.gang is gone
     clock.now += REMEMBERED_FOR
-    assert memory.get("a") is None
+    assert memory.get(gone.key) is None
     assert list(memory) == []
-    memory.keep("b", "gang b")
-    assert memory.take("a") is None
-    assert memory.take("b") == "gang b"
-    assert memory.get("b") is None
+    memory.keep(past("b", clock))
+    assert story(memory, "a") == []
+    assert story(memory, "b") == ["b"]
+    assert story(memory, "b") == []
 
 
 def test_no_more_than_a_number_of_gangs_is_remembered() -> None:
-    memory: Memory[int] = Memory(Clock())
-    for number in range(REMEMBERED + 5):
-        memory.keep(number, number)
-    assert [one.gang for one in memory] == list(range(5, REMEMBERED + 5))
-
-
-def test_what_is_left_to_others_is_forgotten_with_the_gangs() -> None:
     clock = Clock()
-    memory: Memory[int] = Memory(clock)
+    memory = PastGangs(clock)
     for number in range(REMEMBERED + 5):
-        memory.keep(number, number, heir="one")
-    assert memory.left_to("one") == tuple(range(5, REMEMBERED + 5))
+        memory.keep(past(f"{number}", clock))
+    assert [one.gang.key.name for one in memory] == [f"{number}" for number in range(5, REMEMBERED + 5)]
+
+
+def test_what_is_left_to_heirs_is_forgotten_with_the_gangs() -> None:
+    clock = Clock()
+    memory, line = PastGangs(clock), ("default", "uid-of-j", "0")
+    for number in range(REMEMBERED + 5):
+        memory.keep(past(f"{number}", clock), line)
+    assert [key.name for key in memory._heirless] == [f"{number}" for number in range(5, REMEMBERED + 5)]
     clock.now += REMEMBERED_FOR
-    assert memory.left_to("one") == ()
+    assert list(memory) == []
+    assert not memory._heirless
 
 
 def test_history_that_goes_on_stays_short() -> None:

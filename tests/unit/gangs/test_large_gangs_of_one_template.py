@@ -46,7 +46,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(ends, "parents_of")
     count(Pass, "_try")
-    count(evaluation, "settle")
+    count(evaluation, "update_state")
     stated = assembly.agreed_size
 
     def agreed_size(key: Any, memberships: Any) -> Any:
@@ -188,7 +188,7 @@ def test_new_leader_evaluates_a_large_gang_before_it_is_tried(calls: Counter[str
     calls.clear()
     while not calls["_try"]:
         controller.step()
-        assert calls["settle"], "evaluated in this term"
+        assert calls["update_state"], "evaluated in this term"
 
 
 def test_steps_in_which_large_gangs_that_run_change_try_others(calls: Counter[str]) -> None:

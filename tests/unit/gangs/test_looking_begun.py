@@ -18,8 +18,8 @@ from fluence_extender.model.names import (
     GROUP_SIZE_ANNOTATION,
     PLACED_ANNOTATION,
 )
+from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import Promise
 from fluence_extender.model.seal import unsealed
 from tests.core.invariants import check
 from tests.core.values import SEAL, asks, node
@@ -273,14 +273,14 @@ def test_pod_is_steered_with_the_gang_that_it_was_placed_with_and_no_other(
     ],
 )
 def test_promise_is_read_as_it_was_written_and_for_that_gang_alone(key: GangKey) -> None:
-    pod = replace(STEERED, annotations={PLACED_ANNOTATION: str(Promise(key, 4))})
-    assert Promise.recorded(pod, key) == Promise(key, 4)
-    assert Promise.recorded(pod, key._replace(convention=Convention.COSCHEDULING)) is None
-    assert Promise.recorded(pod, key._replace(uid="another")) is None
+    pod = replace(STEERED, annotations={PLACED_ANNOTATION: str(PlaceRecord(key, 4))})
+    assert PlaceRecord.recorded(pod, key) == PlaceRecord(key, 4)
+    assert PlaceRecord.recorded(pod, key._replace(convention=Convention.COSCHEDULING)) is None
+    assert PlaceRecord.recorded(pod, key._replace(uid="another")) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "group/big", "x group/big", "-1 group/big", "9999999999 group/big", "² group/big"]
 )
 def test_record_that_cant_be_read_promises_nothing(text: str) -> None:
-    assert Promise.recorded(replace(STEERED, annotations={PLACED_ANNOTATION: text}), KEY) is None
+    assert PlaceRecord.recorded(replace(STEERED, annotations={PLACED_ANNOTATION: text}), KEY) is None

@@ -10,6 +10,7 @@ import pytest
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.planning.decisions import Decided
 from fluence_extender.gangs.planning.one_pass import Pass
 from fluence_extender.gangs.planning.reservations import MOST_IMPOSSIBLE
@@ -35,17 +36,23 @@ def steered(controller: Controller) -> list[str]:
 
 
 class Tries:
-    """Records which gangs are tried."""
+    """Records which gangs are judged, be it by a count, and which of them are planned by themselves (``tried``)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.judged: list[str] = []
         self.tried: list[str] = []
-        attempt = Pass._try
+        attempt, judge = Pass._try, Pass._attempt
+
+        def judging(one: Pass, gang: Gang, place: Rank) -> None:
+            self.judged.append(gang.key.name)
+            judge(one, gang, place)
 
         def noted(one: Pass, decided: Decided, place: Rank) -> None:
             self.tried.append(decided.after.key.name)
             attempt(one, decided, place)
 
         monkeypatch.setattr(Pass, "_try", noted)
+        monkeypatch.setattr(Pass, "_attempt", judging)
 
 
 def refused_gangs(count: int) -> Controller:
@@ -64,17 +71,21 @@ def refused_gangs(count: int) -> Controller:
     return controller
 
 
-def test_each_refused_gang_is_tried_whenever_room_may_have_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_refused_gang_is_judged_whenever_room_may_have_come(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = Tries(monkeypatch)
     controller = refused_gangs(100)
     names = [f"g{number:03}" for number in range(100)]
     settle(controller)
     assert tries.tried == names
     for step in range(3):
-        tries.tried.clear()
+        tries.judged.clear()
         controller.observe(Changed(Kind.NODE, node("n0", cpu=4000, labels={"step": str(step)})))
         controller.step()
-        assert tries.tried == names
+        assert tries.judged == names
+    controller.observe(Changed(Kind.NODE, node("n0", cpu=5000)))
+    controller.step()
+    placed = [key.name for key, gang in controller.registry.gangs.items() if not gang.placeless()]
+    assert placed == names[:1]
 
 
 def test_while_room_only_shrinks_no_gang_is_tried_but_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,5 +80,7 @@ def test_node_on_which_others_use_too_much_costs_a_step_what_is_on_it(
     controller.observe(Changed(Kind.POD, foreign))
     settle(controller)
     assert relieved == ["other"]
+    found = controller.member(mine.uid)
+    assert found is not None
     assert found[1].assignment is not None
     assert found[1].assignment.node == "n1"

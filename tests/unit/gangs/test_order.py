@@ -7,7 +7,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, behind, devices_held_for
 from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.promise import Promise
+from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.room.holds import HeldNodes, HoldKind
 from tests.core.values import node, pod
@@ -17,8 +17,7 @@ from tests.unit.gangs.conftest import MakeWorld, gang
 def one(name: str, priority: int = 0, created: float = 0.0, begun: bool = False) -> Gang:
     member = pod(name, priority=priority, created=created)
     membership = alone(member)
-    made = Member(member, membership, accepted="n0" if begun else "")
-    made.promise = Promise(membership.key, 1)
+    made = Member(member, membership, record=PlaceRecord(membership.key, 1), accepted="n0" if begun else "")
     return Gang(membership.key, {member.uid: made})
 
 

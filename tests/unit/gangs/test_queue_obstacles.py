@@ -158,12 +158,14 @@ def test_limits_count_by_queue_and_user_and_the_oldest_are_in_line() -> None:
     assert code("c", "bob", queued=2) is None
     assert code("d", "ada", queued=2) is ReasonCode.QUEUED
     assert code("d", "ada", queued_per_user=1) is ReasonCode.OVER_USER_LIMIT
-    assert usage.last_within(("q", None), 2) == key("c")
+    assert code("new", "bob", queued=3) is ReasonCode.QUEUED
+    assert code("new", "bob", queued=4) is None
     usage.put(key("b"), None)
-    assert usage.last_within(("q", None), 2) == key("d")
+    assert code("d", "ada", queued=2) is None
     assert (usage.running(("q", "ada")), usage.waiting(("q", "ada"))) == (1, 1)
     usage.put(key("a"), Place("q", "ada", False, (0.0, 0)))
-    assert (usage.running(("q", None)), usage.older(key("d"), ("q", "ada"))) == (0, 1)
+    assert usage.running(("q", None)) == 0
+    assert code("d", "ada", queued_per_user=1) is ReasonCode.OVER_USER_LIMIT
 
 
 def test_queue_that_drains_starts_what_was_there_before() -> None:
@@ -200,7 +202,7 @@ def test_room_that_is_kept_is_told_once(world: MakeWorld, monkeypatch: pytest.Mo
     single(w, "waits")
     w.advance(1)
     kept = {w.gang("waits").key: NEVER}
-    monkeypatch.setattr(w.controller.queue, "promised_starts", lambda: kept)
+    monkeypatch.setattr(w.controller.queue, "reserved_starts", lambda: kept)
     w.controller.lifecycle.look_at_all()
     w.advance(5)
     kept.clear()

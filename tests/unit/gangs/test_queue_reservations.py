@@ -134,7 +134,7 @@ def test_overrun_delays_the_head_and_its_history_says_so(world: MakeWorld) -> No
     assert first < w.loop.time() < later
     told = [one.detail for one in w.gang("wide").history.entries if one.kind is HistoryKind.DELAYED]
     assert told == ["it is expected to start later"]
-    reserved_starts = w.gang("wide").reserved_starts
+    reserved_starts = w.gang("wide").memory.reserved_starts
     assert reserved_starts.first == int(first)
     assert reserved_starts.moves
 
@@ -236,7 +236,7 @@ def test_nodes_that_an_operator_reserves_are_left_alone_in_time(world: MakeWorld
     assert w.nodes_of(late, short_too) == ["n1", "n0"]
     (another,) = gang(w, "another", 500)
     w.advance(2)
-    assert w.gang("another").reason == behind_reservation(["upgrade"], behind_gangs=False)
+    assert w.gang("another").reason == behind_reservation(("upgrade",), behind_gangs=False)
     w.controller.queue.settings.drop(w.controller.queue.settings.reservations["upgrade"])
     w.advance(2)
     assert w.nodes_of(another) == ["n0"]

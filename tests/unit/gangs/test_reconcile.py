@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.execution.actions import Bind, Clear, Evict, NominateWaiting, Steer
+from fluence_extender.gangs.execution.actions import Bind, Evict, Nominate, Steer
 from fluence_extender.gangs.lifecycle.reconcile import (
     NOTHING_WRITTEN,
     RULES,
@@ -22,11 +22,11 @@ from fluence_extender.gangs.lifecycle.reconcile import (
     reconcile,
 )
 from fluence_extender.gangs.membership.conventions.membership import alone
-from fluence_extender.gangs.membership.gang import Gang, Member, resume_place
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE
+from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import Promise
 from tests.core.values import pod
 
 DOCS = Path(__file__).parents[3] / "docs" / "gangs.md"
@@ -41,8 +41,9 @@ def direct(**fields: Any) -> Pod:
     return replace(filtered(**fields), scheduler=DIRECT_SCHEDULER_NAME, gates=())
 
 
-def lone_member(one: Pod) -> Member:
-    return Member(one, alone(one))
+def lone_gang(one: Pod) -> tuple[Gang, str]:
+    """Return a gang with that pod as its only member, and the pod's uid."""
+    return Gang(alone(one).key, {one.uid: Member(one, alone(one))}), one.uid
 
 
 def bound_to(member: Member, node: str) -> Member:
@@ -79,29 +80,29 @@ def test_pod_whose_place_has_changed_is_told_the_new_one_although_a_write_is_und
 def test_nomination_without_a_place_is_cleared_once_and_again_if_it_comes_back() -> None:
     nominated = filtered(nominated="n0")
     action = reconcile(nominated, Wanted(), NOTHING_WRITTEN)
-    assert action == Clear(nominated)
+    assert action == Nominate(nominated, "")
     written = after(NOTHING_WRITTEN, action)
     assert reconcile(nominated, Wanted(), written) is None
     answered = replace(written, revision=12)
     assert reconcile(replace(nominated, resource_version="11"), Wanted(), answered) is None
     back = replace(nominated, resource_version="13")
-    assert reconcile(back, Wanted(), answered) == Clear(back)
+    assert reconcile(back, Wanted(), answered) == Nominate(back, "")
 
 
 def test_nomination_for_the_node_that_is_held_stays() -> None:
     nominated = filtered(nominated="n0")
     assert reconcile(nominated, Wanted(held="n0"), NOTHING_WRITTEN) is None
-    assert reconcile(nominated, Wanted(held="n1"), NOTHING_WRITTEN) == Clear(nominated)
+    assert reconcile(nominated, Wanted(held="n1"), NOTHING_WRITTEN) == Nominate(nominated, "")
 
 
 def test_pod_is_nominated_once_for_the_node_that_is_held_for_it_and_keeps_its_gate() -> None:
     waiting = filtered()
     action = reconcile(waiting, Wanted(held="n0"), NOTHING_WRITTEN)
-    assert action == NominateWaiting(waiting, "n0")
+    assert action == Nominate(waiting, "n0")
     written = after(NOTHING_WRITTEN, action)
     assert reconcile(waiting, Wanted(held="n0"), written) is None
     lost = replace(waiting, resource_version="13")
-    assert reconcile(lost, Wanted(held="n0"), replace(written, revision=12)) == NominateWaiting(lost, "n0")
+    assert reconcile(lost, Wanted(held="n0"), replace(written, revision=12)) == Nominate(lost, "n0")
     assert reconcile(replace(waiting, gates=()), Wanted(held="n0"), NOTHING_WRITTEN) is None
 
 
@@ -160,9 +161,9 @@ def test_when_all_is_written_and_shown_nothing_is_left_to_do(
     one: Pod, wanted: Wanted, written: Written, revision: int
 ) -> None:
     action = reconcile(one, wanted, written)
-    if isinstance(action, Steer | Clear | NominateWaiting):
-        node = "" if isinstance(action, Clear) else action.node
-        gates = one.gates if isinstance(action, NominateWaiting) else ()
+    if isinstance(action, Steer | Nominate):
+        node = action.node
+        gates = one.gates if isinstance(action, Nominate) else ()
         shown = replace(one, nominated=node, gates=gates, resource_version=str(revision))
         answered = replace(after(written, action), revision=revision)
         assert reconcile(shown, wanted, answered) is None
@@ -173,46 +174,47 @@ def test_when_all_is_written_and_shown_nothing_is_left_to_do(
 
 
 def test_place_with_a_binding_under_way_is_not_movable() -> None:
-    member = lone_member(direct())
-    member.take(Assignment(member.pod.uid, "n0"), Promise(member.membership.key, 1))
+    gang, uid = lone_gang(direct())
+    member = gang.place(uid, Assignment(uid, "n0"))
     before = member.movable, member.binding
-    member.written = after(member.written, Bind(member.pod, "n0"))
+    member = gang.change(uid, written=after(member.written, Bind(member.pod, "n0")))
     assert (before, (member.movable, member.binding)) == ((True, False), (False, True))
     bound = bound_to(member, "n0")
     assert (bound.bound, bound.binding, bound.movable, bound.pending) == ("n0", False, False, False)
 
 
 def test_taking_a_place_back_forgets_what_was_written_for_it() -> None:
-    member = lone_member(filtered())
-    member.take(Assignment(member.pod.uid, "n0"), Promise(member.membership.key, 1))
-    member.written = Written("n0", revision=12, at=3.0, failure="quota", ours=True, cleared=9)
-    member.take_back()
-    assert (member.assignment, member.promise, member.unbound) == (None, None, "")
+    gang, uid = lone_gang(filtered())
+    gang.place(uid, Assignment(uid, "n0"))
+    gang.change(uid, written=Written("n0", revision=12, at=3.0, failure="quota", ours=True, cleared=9))
+    member = gang.take_back(uid)
+    assert (member.assignment, member.record, member.unbound) == (None, None, "")
     assert member.written == Written(ours=True, cleared=9)
 
 
 def test_failed_binding_of_a_direct_pod_is_repeated_where_it_is_made() -> None:
     for one, again in ((direct(), False), (filtered(), True)):
-        member = lone_member(one)
-        member.take(Assignment(one.uid, "n0"), Promise(member.membership.key, 1))
-        member.written = Written("n0", revision=12, binding=True)
-        member.write_again()
-        assert member.steered is not again
+        gang, uid = lone_gang(one)
+        gang.place(uid, Assignment(uid, "n0"))
+        gang.change(uid, written=Written("n0", revision=12, binding=True))
+        gang.write_again(uid)
+        assert gang.members[uid].steered is not again
 
 
 def test_resumed_place_counts_as_written() -> None:
     one = replace(filtered(nominated="n0"), gates=())
-    member = lone_member(one)
-    gang = Gang(member.membership.key, {one.uid: member})
-    resume_place(gang, member, Assignment(one.uid, "n0"))
+    gang, uid = lone_gang(one)
+    member = gang.resume(uid, Assignment(uid, "n0"))
     assert member.steered
-    assert member.promise == Promise(gang.key, gang.size, gang.queue)
+    assert member.record == PlaceRecord(gang.key, gang.size, gang.queue)
     assert is_cleared(replace(one, nominated="", resource_version="11"), "n0", member.written)
 
 
 def test_member_is_steered_for_a_standby_if_its_pod_has_a_nomination_and_no_gate() -> None:
-    assert lone_member(filtered(nominated="n0")).steered_to == ""
-    assert lone_member(replace(filtered(nominated="n0"), gates=())).steered_to == "n0"
+    gated = filtered(nominated="n0")
+    for one, steered_to in ((gated, ""), (replace(gated, gates=()), "n0")):
+        gang, uid = lone_gang(one)
+        assert gang.members[uid].steered_to == steered_to
 
 
 # Documentation.

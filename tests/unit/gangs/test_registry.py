@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fluence_extender.gangs.membership.gang import Gang
+import msgspec
+
+from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.reporting.history import REMEMBERED_FOR
+from fluence_extender.gangs.reporting.past_gangs import REMEMBERED_FOR
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.names import COMPLETION_INDEX, GROUP_LABEL
 from fluence_extender.model.pod import Owner, Pod
@@ -22,6 +26,17 @@ def dirty(registry: Registry) -> set[str]:
     while registry.dirty:
         names.add(registry.dirty.take().name)
     return names
+
+
+def placed_member(registry: Registry, one: Pod) -> Member:
+    """Give the pod a place; return its member."""
+    (gang,) = (gang for gang in registry.gangs.values() if one.uid in gang.members)
+    return gang.place(one.uid, Assignment(one.uid, "n0"))
+
+
+def membership_of(registry: Registry, one: Pod) -> Membership:
+    (member,) = (member for _, member in registry.members() if member.pod.uid == one.uid)
+    return member.membership
 
 
 def test_pod_is_a_member_of_its_gang_until_it_is_gone() -> None:
@@ -57,18 +72,21 @@ def test_lowest_priority_follows_the_pods() -> None:
 def test_new_state_of_a_pod_keeps_its_member() -> None:
     registry = Registry()
     one = pod(labels={GROUP_LABEL: "g"})
-    member = registry.put_pod(one)
-    assert registry.put_pod(replace(one, nominated="n0")) is member
-    assert member.pod.nominated == "n0"
+    registry.put_pod(one)
+    placed = placed_member(registry, one)
+    member = registry.put_pod(replace(one, nominated="n0"))
+    assert member == msgspec.structs.replace(placed, pod=replace(one, nominated="n0"))
 
 
 def test_pod_that_is_relabelled_changes_its_gang() -> None:
     registry = Registry()
     one, other = pod(labels={GROUP_LABEL: "g"}), pod(labels={GROUP_LABEL: "g"})
-    member = registry.put_pod(one)
+    registry.put_pod(one)
     registry.put_pod(other)
+    placed = placed_member(registry, one)
     dirty(registry)
-    assert registry.put_pod(replace(one, labels={GROUP_LABEL: "h"})) is member
+    member = registry.put_pod(replace(one, labels={GROUP_LABEL: "h"}))
+    assert (member.assignment, member.record) == (placed.assignment, placed.record)
     assert dirty(registry) == {"g", "h"}
     assert {key.name: len(gang.members) for key, gang in registry.gangs.items()} == {"g": 1, "h": 1}
     registry.put_pod(replace(other, labels={GROUP_LABEL: "h"}))
@@ -120,15 +138,16 @@ def test_status_of_a_pod_group_touches_no_gang() -> None:
 
 def test_pod_group_that_only_the_labels_of_a_job_name_touches_the_jobs_pods() -> None:
     registry = Registry()
-    member = registry.put_pod(pod(owner=Owner("Job", "j", "uid")))
+    one = pod(owner=Owner("Job", "j", "uid"))
+    registry.put_pod(one)
     registry.put_workload(Job("default", "j", "uid", 2, labels=tuple(COSCHEDULED.items())))
-    assert member.membership.key.convention is Convention.COSCHEDULING
+    assert membership_of(registry, one).key.convention is Convention.COSCHEDULING
     dirty(registry)
     registry.replace_workloads(CoschedulingGroup, [CoschedulingGroup("default", "g", "u", 3)])
-    assert member.membership.size == 3
+    assert membership_of(registry, one).size == 3
     assert dirty(registry) == {"g"}
     registry.put_workload(CoschedulingGroup("default", "g", "u", 4))
-    assert member.membership.size == 4
+    assert membership_of(registry, one).size == 4
 
 
 def test_owner_that_turns_out_to_be_no_gang_sets_its_pods_free() -> None:
@@ -147,13 +166,13 @@ def test_kind_that_is_served_after_all_is_waited_for() -> None:
     registry = Registry()
     registry.replace_workloads(RayCluster, [], served=False)
     one = pod("ray-head", labels={"ray.io/cluster": "ray", "ray.io/is-ray-node": "yes"})
-    member = registry.put_pod(one)
-    named_by = [member.membership.key.convention]
+    registry.put_pod(one)
+    named_by = [membership_of(registry, one).key.convention]
     registry.replace_workloads(RayCluster, [], served=True)
-    named_by.append(member.membership.key.convention)
+    named_by.append(membership_of(registry, one).key.convention)
     assert named_by == [Convention.ALONE, Convention.RAY_CLUSTER]
     registry.put_workload(RayCluster("default", "ray", "u", 3, gang=True))
-    assert member.membership.size == 3
+    assert membership_of(registry, one).size == 3
     registry.drop_pod(one.uid)
     registry.put_workload(RayCluster("default", "ray", "u", 4, gang=True))
     assert not registry.gangs

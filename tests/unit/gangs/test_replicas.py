@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.gangs.controller import Controller, Ports
+from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.scheduler.port import BindRefused, Undecided
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
+from tests.core.engine import EMBEDDED
 from tests.core.pair import Pair, check_pair
 from tests.core.replica import Replica
-from tests.core.values import asks, node
+from tests.core.values import asks, node, pod
 from tests.unit.gangs.conftest import gang
 
 MakePair = Callable[..., Pair]
@@ -407,3 +411,21 @@ def test_unready_replica_does_not_lead(pair: MakePair) -> None:
     w.pod("p", requests=asks(1000, 1))
     w.advance(3)
     assert bound(w, [one for one in w.cluster.pods()]) == 1
+
+
+def test_standby_keeps_nothing_of_gangs_that_have_gone() -> None:
+    controller = Controller(
+        EMBEDDED.ledger(), Limits(), clock=lambda: 0.0, calendar=lambda: 0.0, ports=Ports()
+    )
+    controller.leading = False
+    controller.observe(Listed(Kind.NODE, (node("n0"),)))
+    controller.observe(Listed(Kind.POD, ()))
+    controller.start()
+    for number in range(50):
+        one = pod(f"p{number}")
+        controller.observe(Changed(Kind.POD, one))
+        controller.step()
+        controller.observe(Deleted(Kind.POD, one))
+        controller.step()
+    assert not controller.registry.gangs
+    assert not controller.registry.changed

@@ -55,7 +55,8 @@ def test_gang_is_bound_soon_after_the_claim_appears(world: MakeWorld) -> None:
     w.scheduler.unclaimed.add("lacks-1")
     pods = gang(w, "lacks", 1000, 1000)
     w.advance(48)
-    w.gang("lacks").back_off = replace(w.gang("lacks").back_off, until=w.loop.time() + 500)
+    back_off = replace(w.gang("lacks").back_off, until=w.loop.time() + 500)
+    w.gang("lacks").remember(back_off=back_off)
     w.scheduler.claim_appears("lacks-1")
     w.advance(20)
     assert w.nodes_of(*pods) == ["n0", "n0"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import Kind
-from fluence_extender.gangs.lifecycle.uncreated_pods import FIRST_PAUSE
+from fluence_extender.gangs.lifecycle.expected_allowance import FIRST_PAUSE
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, SchedulingOptions
@@ -127,7 +127,7 @@ def test_room_of_a_resumed_array_is_held_until_its_pods_come(world: MakeWorld) -
     check(w)
 
 
-def test_pod_of_an_array_comes_in_place_of_one_that_was_foreseen_and_lost_its_room(world: MakeWorld) -> None:
+def test_pod_of_an_array_comes_in_place_of_one_that_was_expected_and_lost_its_room(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.jobs.quota = 0
     job = w.jobs.submit_array("a", 2, 2, 2000)
@@ -280,7 +280,7 @@ def test_independent_pods_of_an_indexed_job_wait_for_their_turn_if_it_is_in_a_qu
     check(w)
 
 
-def test_gangs_of_foreseen_pods_become_those_of_real_ones(world: MakeWorld) -> None:
+def test_gangs_of_expected_pods_become_those_of_real_ones(world: MakeWorld) -> None:
     w = world(node("n0"))
     job = w.jobs.submit_array("a", 2, 2)
     w.advance(3)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.uncreated_pods import FIRST_PAUSE
+from fluence_extender.gangs.lifecycle.expected_allowance import FIRST_PAUSE
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (
@@ -258,7 +258,7 @@ def test_met_dependency_of_a_workload_without_pods_stays_met(
 
 
 @SUBMIT
-def test_workload_whose_pods_cannot_be_foreseen_is_resumed_at_once(world: MakeWorld, submit: Submit) -> None:
+def test_workload_whose_pods_cannot_be_expected_is_resumed_at_once(world: MakeWorld, submit: Submit) -> None:
     w = world(node("n0", cpu=500))
     thing = submit(w, "a", 1000, 1500, 2)
     del w.cluster.first_pods[thing.uid]
@@ -300,7 +300,7 @@ def test_pod_that_requests_more_than_was_held_waits_where_it_has_no_room(world: 
     check(w)
 
 
-def test_too_large_a_workload_is_not_foreseen(world: MakeWorld) -> None:
+def test_too_large_a_workload_is_not_expected(world: MakeWorld) -> None:
     w = world(node("n0"))
     cluster = ray(w, "a", 1000, 1000, 2)
     w.advance(0.01)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.gangs.lifecycle.uncreated_pods import (
+from fluence_extender.gangs.lifecycle.expected_allowance import (
     FIRST_PAUSE,
     FORGIVEN_AFTER,
     LEAST_PATIENCE,
     LONGEST_PAUSE,
     UncreatedPods,
 )
+from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.model.names import GATE, QUEUE_LABEL
 from fluence_extender.model.queue import Queue
 from tests.core.values import asks, node
@@ -65,24 +65,24 @@ def test_pods_of_others_and_pods_that_exist_get_places_meanwhile(world: MakeWorl
 
 def test_pause_doubles_and_what_is_held_halves_until_an_hour_is_over() -> None:
     now = 0.0
-    expected_pods = UncreatedPods(lambda: now)
+    refused = UncreatedPods(lambda: now)
     pauses, patience = [], []
     for _ in range(10):
-        expected_pods.failed("a")
-        expected_pods.failed("a")
-        assert expected_pods.until("b") is NEVER
-        assert expected_pods.obstacle("a") is not None
-        pauses.append(expected_pods.until("a") - now)
-        patience.append(expected_pods.patience("a", 120.0))
-        now = expected_pods.until("a")
-        assert expected_pods.obstacle("a") is None
+        refused.failed("a")
+        refused.failed("a")
+        assert refused.until("b") is NEVER
+        assert refused.obstacle("a") is not None
+        pauses.append(refused.until("a") - now)
+        patience.append(refused.patience("a", 120.0))
+        now = refused.until("a")
+        assert refused.obstacle("a") is None
     assert pauses[:4] == [FIRST_PAUSE * 2**number for number in range(4)]
     assert pauses[-1] == LONGEST_PAUSE
     assert patience[:3] == [60.0, 30.0, 15.0]
     assert patience[-1] == LEAST_PATIENCE
-    assert expected_pods.patience("b", 120.0) == 120.0
-    assert expected_pods.patience("a", 5.0) == 5.0
+    assert refused.patience("b", 120.0) == 120.0
+    assert refused.patience("a", 5.0) == 5.0
     now += FORGIVEN_AFTER * 10
-    assert expected_pods.patience("a", 120.0) == 120.0
-    expected_pods.failed("c")
-    assert list(expected_pods._failed) == ["c"]
+    assert refused.patience("a", 120.0) == 120.0
+    refused.failed("c")
+    assert list(refused._back_offs) == ["c"]

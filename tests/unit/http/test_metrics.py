@@ -72,8 +72,8 @@ def test_metrics_of_ours_have_one_prefix(made: type[Metrics] | type[WebhookMetri
 def test_every_kind_of_drift_starts_at_zero_and_counts() -> None:
     metrics = Metrics()
     assert all(f'fluence_drift_total{{kind="{kind}"}} 0.0' in shown(metrics) for kind in DriftKind)
-    metrics.count_drift(DriftKind.NOT_HELD)
-    assert 'fluence_drift_total{kind="bound-not-held"} 1.0' in shown(metrics)
+    metrics.count_drift(DriftKind.POD_DIFFERS)
+    assert 'fluence_drift_total{kind="pod-differs"} 1.0' in shown(metrics)
 
 
 def shown(metrics: Metrics) -> str:

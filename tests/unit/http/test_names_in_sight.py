@@ -17,7 +17,7 @@ import pytest
 from fluence_extender.cluster.budgets import decode_budget
 from fluence_extender.cluster.errors import Disrupted
 from fluence_extender.cluster.port import Kind, ResourcesFile
-from fluence_extender.gangs.reporting import history
+from fluence_extender.gangs.reporting import past_gangs
 from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.port import Nowhere
@@ -116,7 +116,7 @@ def behind_for_devices(w: World, _: pytest.MonkeyPatch) -> None:
 
 def forgotten(w: World, patch: pytest.MonkeyPatch) -> None:
     """The gang whose name a history has was forgotten long ago, and nothing else of its namespace is left."""
-    patch.setattr(history, "REMEMBERED_FOR", 5.0)
+    patch.setattr(past_gangs, "REMEMBERED_FOR", 5.0)
     evicted_and_gone(w, patch)
     for pod in w.cluster.pods():
         if pod.namespace == OTHER:

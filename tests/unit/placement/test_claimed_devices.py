@@ -17,7 +17,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from tests.core.planning import LedgerPlanner
 from tests.core.values import node, pod
 from tests.core.verdicts import evaluated_at_once  # noqa: F401
@@ -163,7 +163,7 @@ def test_pods_whose_claims_have_the_right_devices_would_make_room(bench: MakeBen
     nodes = [held_by(with_gpus("n0", "a", "b"), "u0", "u1"), held_by(with_gpus("n1", "b", "a"), "u2", "u3")]
     planner, ledger, _ = bench(nodes)
     low = [pod(f"low-{at}", 100, uid=f"u{at}", node=f"n{at // 2}") for at in range(4)]
-    ledger.adopt_all([(one, one.name) for one in low], Strength.BOUND)
+    ledger.adopt_all([(one, one.name) for one in low], Firmness.BOUND)
     demands = [Demand(one) for one in members("wide", 2, claim("b"))]
     room = ledger.room().open_to("wide")
 
@@ -185,7 +185,7 @@ def test_answer_about_a_later_time_counts_the_devices_of_pods_that_have_ended_by
 ) -> None:
     planner, ledger, _ = bench([held_by(with_gpus("n0", "a", "b"), "u0", "u1")])
     low = [pod(f"low-{at}", 100, uid=f"u{at}", node="n0") for at in range(2)]
-    ledger.adopt_all([(one, one.name) for one in low], Strength.BOUND)
+    ledger.adopt_all([(one, one.name) for one in low], Firmness.BOUND)
     demands = [Demand(one) for one in members("ours", 1, claim("b"))]
     room = ledger.snapshot().open_to("ours")
     for gone, fits in (({"u0"}, False), ({"u0", "u1"}, True)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from fluence_extender.room.kept_apart import KeptApart
 from tests.core.values import node, pod
 from tests.unit.room.conftest import MakeLedger
@@ -117,7 +117,7 @@ def test_ledger_follows_places_and_labels(make: MakeLedger) -> None:
     ledger.take_all([(ours, Assignment(ours.uid, "n0"))], "g")
     assert ledger.kept_apart.nodes(SELECTED) == {"n0"}
     assert not ledger.kept_apart.keeper(SELECTED, "n0")
-    ledger.strengthen(ours.uid, Strength.BOUND)
+    ledger.raise_firmness(ours.uid, Firmness.BOUND)
     assert ledger.kept_apart.keeper(SELECTED, "n0")
     ledger.put_foreign(theirs)
     assert ledger.kept_apart.nodes(SELECTED) == {"n0", "n1"}

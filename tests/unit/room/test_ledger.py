@@ -13,7 +13,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Shape, place
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from fluence_extender.room.ledger import Ledger, NoCapacity
 from tests.core.values import asks, node, pod
 from tests.unit.room.conftest import MakeLedger
@@ -165,7 +165,7 @@ def test_bound_pod_is_counted_without_capacity(make: MakeLedger) -> None:
     planned = pod("planned", 4000)
     take(ledger, planned)
     bound = pod("bound", 2000, node="n0")
-    ledger.adopt(bound, "g", Strength.BOUND)
+    ledger.adopt(bound, "g", Firmness.BOUND)
     assert ledger.accounts["n0"].free["cpu"] == -2000
     assert ledger.overcommitted == {"n0"}
     ledger.release(planned.uid)
@@ -178,7 +178,7 @@ def test_adopting_again_moves_the_allocation(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     one = pod(cpu=4000)
     take(ledger, one)
-    ledger.adopt(pod("p", 4000, uid=one.uid, node="n1"), "g", Strength.BOUND)
+    ledger.adopt(pod("p", 4000, uid=one.uid, node="n1"), "g", Firmness.BOUND)
     assert ledger.holds(one.uid, "n1")
     assert accepts(ledger, asks(4000), "n0")
     assert not accepts(ledger, asks(1000), "n1")
@@ -186,7 +186,7 @@ def test_adopting_again_moves_the_allocation(make: MakeLedger) -> None:
 
 def test_pod_bound_to_an_unknown_node_is_counted_when_the_node_joins(make: MakeLedger) -> None:
     ledger = make(node("n0"))
-    ledger.adopt(pod(cpu=3000, node="n1"), "g", Strength.BOUND)
+    ledger.adopt(pod(cpu=3000, node="n1"), "g", Firmness.BOUND)
     ledger.put_foreign(other(1000, where="n1"))
     ledger.put_node(node("n1"))
     assert ledger.accounts["n1"].free["cpu"] == 0
@@ -197,7 +197,7 @@ def test_steered_pod_gets_its_nominated_node_again(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     steered = pod(cpu=3000, nominated="n1")
     assert ledger.resume(steered, "g") == Assignment(steered.uid, "n1")
-    assert ledger.holdings[steered.uid].strength is Strength.COMMITTED
+    assert ledger.holdings[steered.uid].firmness is Firmness.COMMITTED
     assert not accepts(ledger, asks(2000), "n1")
 
 
@@ -221,10 +221,10 @@ def test_strength_only_grows(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     one = pod()
     take(ledger, one)
-    ledger.strengthen(one.uid, Strength.BOUND)
-    ledger.strengthen(one.uid, Strength.COMMITTED)
-    ledger.strengthen("nobody", Strength.BOUND)
-    assert ledger.holdings[one.uid].strength is Strength.BOUND
+    ledger.raise_firmness(one.uid, Firmness.BOUND)
+    ledger.raise_firmness(one.uid, Firmness.COMMITTED)
+    ledger.raise_firmness("nobody", Firmness.BOUND)
+    assert ledger.holdings[one.uid].firmness is Firmness.BOUND
 
 
 def test_node_joins_is_resized_and_leaves_with_allocations(make: MakeLedger) -> None:
@@ -266,7 +266,7 @@ def test_node_that_shrinks_below_what_it_gives_is_overcommitted(make: MakeLedger
     ledger = make(node("n0", 8000))
     weak, strong = pod("weak", 4000), pod("strong", 4000, node="n0")
     take(ledger, weak)
-    ledger.adopt(strong, "g", Strength.BOUND)
+    ledger.adopt(strong, "g", Firmness.BOUND)
     ledger.put_node(node("n0", 4000))
     assert ledger.overcommitted == {"n0"}
     ledger.release(weak.uid)
@@ -278,7 +278,7 @@ def test_node_with_absurd_allocatable_offers_nothing(make: MakeLedger) -> None:
     ledger = make(Node("n0"), Node("n1", allocatable=Resources({"cpu": -5, "memory": 0})))
     assert not accepts(ledger, asks(1), "n0")
     assert not accepts(ledger, asks(1), "n1")
-    ledger.adopt(pod(node="n0"), "g", Strength.BOUND)
+    ledger.adopt(pod(node="n0"), "g", Firmness.BOUND)
     assert ledger.overcommitted >= {"n0"}
 
 
@@ -339,7 +339,7 @@ def test_node_with_absurd_amounts_does_not_affect_other_nodes(make: MakeLedger) 
 def test_resized_pod_is_counted_again_on_its_node(make: MakeLedger, cpu: int) -> None:
     ledger = make(node("n0"))
     before = pod("a", 2000, node="n0")
-    ledger.adopt(before, "g", Strength.BOUND)
+    ledger.adopt(before, "g", Firmness.BOUND)
     after = dataclasses.replace(before, requests=asks(cpu, 1))
     ledger.amend(after)
     assert ledger.accounts["n0"].free["cpu"] == 4000 - cpu

@@ -11,7 +11,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.room.devices import serve, shares_of
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from fluence_extender.room.ledger import Ledger
 from tests.core.values import asks, node, pod
 from tests.unit.room.conftest import MakeLedger
@@ -79,7 +79,7 @@ def stamped(path: str, kind: str = "simulator", amount: int = 2, uid: str | None
 
 def test_bound_pod_gets_the_device_that_its_stamp_names(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    assert ledger.adopt(stamped("/cluster/b"), "g", Strength.BOUND).backend == "b"
+    assert ledger.adopt(stamped("/cluster/b"), "g", Firmness.BOUND).backend == "b"
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_bound_pod_gets_the_device_that_its_stamp_names(make: MakeLedger) -> Non
 )
 def test_stamp_that_does_not_fit_is_not_believed(make: MakeLedger, stamp: Pod) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    assert ledger.adopt(stamp, "g", Strength.BOUND).backend == "a"
+    assert ledger.adopt(stamp, "g", Firmness.BOUND).backend == "a"
 
 
 def test_stamp_gives_no_more_than_was_asked_for(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    ledger.adopt(stamped("/cluster/b", amount=2_000), "g", Strength.BOUND)
+    ledger.adopt(stamped("/cluster/b", amount=2_000), "g", Firmness.BOUND)
     assert free(ledger, 2) == 2
     held = next(iter(ledger.holdings.values()))
     assert [share.amount for share in held.assignment.devices] == [2]
@@ -107,14 +107,14 @@ def test_stamp_gives_no_more_than_was_asked_for(make: MakeLedger) -> None:
 
 def test_second_stamp_for_one_device_gets_another_or_none(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    backends = [ledger.adopt(stamped("/cluster/b", uid=uid), "g", Strength.BOUND).backend for uid in "xyz"]
+    backends = [ledger.adopt(stamped("/cluster/b", uid=uid), "g", Firmness.BOUND).backend for uid in "xyz"]
     assert backends == ["b", "a", ""]
 
 
 def test_bound_pods_devices_are_not_taken_from_another_node(make: MakeLedger) -> None:
     local = "resources: [{type: simulator, name: s1, parent: n1, count: 2}, {type: simulator, name: s2, count: 2}]"
     ledger = make(node("n0"), node("n1"), resources=local)
-    assert ledger.adopt(stamped("/cluster/n1/s1"), "g", Strength.BOUND).backend == "s2"
+    assert ledger.adopt(stamped("/cluster/n1/s1"), "g", Firmness.BOUND).backend == "s2"
 
 
 def test_steered_pod_resumes_with_a_device_of_its_node(make: MakeLedger) -> None:
@@ -146,7 +146,7 @@ def test_node_with_devices_is_resized_with_the_devices_held(make: MakeLedger) ->
 def test_resized_pod_keeps_its_devices(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     one = pod("a", 1000, node="n0", devices={"simulator": 2})
-    held = ledger.adopt(one, "g", Strength.BOUND)
+    held = ledger.adopt(one, "g", Firmness.BOUND)
     ledger.amend(dataclasses.replace(one, requests=asks(2000, 1)))
     assert ledger.holdings[one.uid].assignment == held
     assert free(ledger, 4) == 2

@@ -14,7 +14,7 @@ from fluence_extender.model.names import HOSTNAME
 from fluence_extender.model.pod import HostPort, Pod, PodTerm, Requirement
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.room.holdings import Strength
+from fluence_extender.room.holdings import Firmness
 from fluence_extender.room.holds import Hold, HoldKind
 from fluence_extender.room.ledger import Ledger
 from fluence_extender.room.room import Room
@@ -57,7 +57,7 @@ def ledger_of(pods: list[Pod], policy: str = "lonode") -> Ledger:
     ledger = Ledger(policy)
     nodes = [node(f"n{number}", labels={HOSTNAME: f"n{number}"}) for number in range(3)]
     ledger.load(nodes, parse_resources(QPUS))
-    ledger.adopt_all([(one, one.name) for one in pods], Strength.BOUND)
+    ledger.adopt_all([(one, one.name) for one in pods], Firmness.BOUND)
     return ledger
 
 
@@ -91,7 +91,7 @@ def test_taken_room_is_the_room_of_a_ledger_that_holds_the_places(seed: int, pol
         room = room.take([(one, where)])
         places.append((one, where))
     other = ledger_of([], policy)
-    other.adopt_all([(one, one.name) for one in [running(100, "n0", random.Random(seed))]], Strength.BOUND)
+    other.adopt_all([(one, one.name) for one in [running(100, "n0", random.Random(seed))]], Firmness.BOUND)
     assert shown(ledger.room(), ledger) == shown(other.room(), ledger)
     other.take_all(places, "gang")
     for gang in ("gang", "another"):
@@ -146,7 +146,7 @@ def test_rooms_that_differ_in_pods_follow_the_ledger() -> None:
     shy, new = pod("shy", labels={"app": "shy"}), pod("new", uid="new", apart=APART)
     taken = ledger.room().take([(new, Assignment("new", "n1"))])
     assert taken.kept_from(shy) == {"n1"}
-    ledger.adopt(pod("old", uid="old", node="n0", apart=APART), "old", Strength.BOUND)
+    ledger.adopt(pod("old", uid="old", node="n0", apart=APART), "old", Firmness.BOUND)
     taken = ledger.room().take([(new, Assignment("new", "n1"))])
     assert taken.kept_from(shy) == {"n0", "n1"}
     assert ledger.room().without({"old"}).kept_from(shy) == set()

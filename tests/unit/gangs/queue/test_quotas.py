@@ -207,7 +207,7 @@ def test_member_of_a_begun_gang_that_is_made_anew_and_larger_finds_no_more_than_
     world.cluster.delete(second)
     larger = world.pod("g-1", requests=requests(12000, 0), **fields)
     world.advance(1.0)
-    assert world.gang("g").promised
+    assert world.gang("g").must_be_completed
     reason = world.gang("g").reason
     assert reason is not None
     assert reason.code is ReasonCode.OVER_QUOTA

@@ -21,7 +21,7 @@ def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gan
     made = Gang(KEY, size=size, state=state)
     for number, phase in enumerate(phases):
         one: Pod = pod(f"g-{number}", node="n0", phase=phase)
-        made.members[one.uid] = Member(one, Membership(KEY, size, "test"))
+        made.put(Member(one, Membership(KEY, size, "test")))
     return made
 
 
@@ -42,6 +42,6 @@ def test_a_running_gang_with_missing_members_has_a_reason(phases: tuple[str, ...
 
 def test_a_recorded_reason_has_priority_over_missing_members() -> None:
     waits = gang("Running", state=GangState.COMMITTED)
-    waits.reason = Reason(ReasonCode.BUSY, "busy: 0 of 1 fit now")
+    waits.remember(reason=Reason(ReasonCode.BUSY, "busy: 0 of 1 fit now"))
     assert gang_shape(waits, EVERYTHING).reason == "busy: 0 of 1 fit now"
     assert gang_shape(gang("Succeeded", state=GangState.FINISHED), EVERYTHING).reason == ""

@@ -1,9 +1,9 @@
-"""What a gang was promised when its members got their places, and the annotation that records it on each of them.
+"""With which gang a pod got its place, and the annotation that records it on the pod.
 
 A gang that has begun is completed before others are served, whatever their priority. Its users choose who belongs to it
 and how large it is, and may change both at any time: labels, owners, PodGroups. So a member counts as the beginning of
-its gang only if it got its place with that very gang, and the promise covers no more members than the gang needed then.
-A pod that was bound otherwise, or with another gang, uses its node and promises nothing.
+its gang only if it got its place with that very gang, and the gang is completed only as far as it needed members then.
+A pod that was bound otherwise, or with another gang, uses its node and completes nothing.
 
 The record also names the queue to which the place is charged. Work that has places stays in that queue, whatever its
 labels, its owners or the defaults of its namespace say later, so nobody takes what runs out of a quota.
@@ -24,7 +24,7 @@ from fluence_extender.model.seal import unsealed
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class PlaceRecord:
     """The gang with which a pod got its place, the ``size`` of that gang then, and the ``queue`` that it was in.
 
     ``queue`` is "" if nobody has made the queue, so that it has no quota.
@@ -38,8 +38,8 @@ class Promise:
         return f"{self.size} {_identity(self.gang)}{IN_QUEUE}{self.queue}".removesuffix(IN_QUEUE)
 
     @classmethod
-    def recorded(cls, pod: Pod, gang: GangKey) -> Promise | None:
-        """Return the promise to ``gang`` that the pod's annotation records, None if it records no such promise."""
+    def recorded(cls, pod: Pod, gang: GangKey) -> PlaceRecord | None:
+        """Return what the pod's annotation records of its place with ``gang``, None if it records no such place."""
         size, _, rest = unsealed(pod.annotations.get(PLACED_ANNOTATION, "")).partition(" ")
         identity, _, queue = rest.partition(IN_QUEUE)
         if identity != _identity(gang) or not size.isdecimal() or len(size) > LONGEST_SIZE:
