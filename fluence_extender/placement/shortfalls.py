@@ -1,7 +1,8 @@
 """How many equal members have room, by a count. A count is faster than a plan.
 
-If only amounts restrict equal members, it is enough to count how many of them fit on each node. Members of one size are
-counted once for all gangs that ask for it.
+If only amounts restrict equal members, it is enough to count how many of them fit on each node. Gangs whose members
+have the same size share one count.
+
 Invariant: a gang that lacks room by this count has no place.
 """
 

@@ -316,7 +316,7 @@ class Registry:
             self.gone.hand_over(key, heir.history)
 
     def _heir(self, gone: Gang, line: Line) -> Gang | None:
-        """Return the gang that goes on with the history of one that is gone, if it is there already."""
+        """Return the gang that takes over the history of ``gone``, None if no such gang exists yet."""
         if len(self.workloads.naming(*line[:2])) > MOST_HEIRS:
             return None
         gangs = [self.gangs[key] for key in sorted(self.gangs_of(*line[:2]))]
