@@ -80,9 +80,10 @@ def test_job_that_is_edited_while_it_waits_is_placed_by_its_new_template(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
     nodes = own_nodes(2, cpu="4")
-    (other,) = own_nodes(1, cpu="4", labels={"pool": "b"})
-    namespace.create(cores("full", 12))
-    running(namespace, 12)
+    # Its pods end one by one. A larger one has no room here, whichever node is empty first.
+    (other,) = own_nodes(1, cpu="2", labels={"pool": "b"})
+    namespace.create(cores("full", 10))
+    running(namespace, 10)
     namespace.create(cores("larger", 2), cores("elsewhere", 2))
     for name in ("larger", "elsewhere"):
         fluence.wait_for_reason(namespace.name, name, "busy")
