@@ -6,7 +6,7 @@ What deploy/ grants is what they run with; the Service before them is a balancer
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,11 @@ from fluence_extender.identity.authority import SECRET
 from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import PATH
+from tests.e2e.admitted import remove
 from tests.e2e.harness import Manifest, documents, pod, wait_for
 from tests.e2e.installation import BASE
 from tests.e2e.workloads import QPU
-from tests.localcluster import ApiError, ControlPlane
+from tests.localcluster import ControlPlane
 from tests.localcluster.stack import Webhook
 from tests.network.balancer import Balancer
 
@@ -32,6 +33,8 @@ class Admission:
     def __init__(self, plane: ControlPlane, balancer: Balancer, arguments: Sequence[str]) -> None:
         self.plane = plane
         self.api = plane.api
+        # An entry that another writer left would keep its fields beside those of the manifest.
+        remove(plane.api, PATH)
         for file in (
             "serviceaccount.yaml",
             "rbac.yaml",
@@ -105,8 +108,7 @@ def running(plane: ControlPlane, *arguments: str) -> Iterator[Admission]:
 
 def _unregister(plane: ControlPlane) -> None:
     for path in (PATH, SECRET_PATH, CLAIMS_PATH):
-        with suppress(ApiError):
-            plane.api.delete(path)
+        remove(plane.api, path)
 
 
 def environment(pod: Manifest) -> dict[str, Any]:

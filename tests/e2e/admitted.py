@@ -35,8 +35,20 @@ def registered(plane: ControlPlane, *arguments: str) -> Iterator[Webhook]:
             yield webhook
     finally:
         # Not before it has ended: it puts a registration back that goes meanwhile.
-        with suppress(ApiError):
-            plane.api.delete(REGISTRATION)
+        remove(plane.api, REGISTRATION)
+
+
+def remove(api: Api, path: str) -> None:
+    """Delete the object at ``path`` until it is gone. A write that was under way may have put it back."""
+
+    def gone() -> bool:
+        try:
+            api.delete(path)
+        except ApiError as error:
+            return error.status == HTTPStatus.NOT_FOUND
+        return False
+
+    wait_for(gone, what=f"{path} to be gone")
 
 
 def wait_until_called(api: Api) -> None:
