@@ -1,8 +1,8 @@
 """The controller: observations of the cluster go in, actions on the cluster come out.
 
-It is synchronous and does no I/O, and time is injected. It is driven by level: in whatever order observations come, the
-same final state leads to the same plans. Nothing is planned until `start` has replayed what runs already, nor while
-another replica leads. A standby follows the facts alone, so that `lead` has little left to do.
+It is synchronous and does no I/O, and time is injected. In whatever order observations come, the same final state leads
+to the same plans. Nothing is planned before `start` has taken over what runs already, or while another replica leads. A
+standby only follows the facts, so that `lead` has little left to do.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ from fluence_extender.devices.book import DeviceBook, Touched
 from fluence_extender.devices.evaluation import Evaluations
 from fluence_extender.devices.judge import Judge
 from fluence_extender.gangs.execution.actions import Action
-from fluence_extender.gangs.leadership.replay import take_up_devices
-from fluence_extender.gangs.leadership.standby import Standby
-from fluence_extender.gangs.lifecycle.core_parts import CoreParts
+from fluence_extender.gangs.leadership.takeover import Standby, take_up_devices
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.places import CoreParts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.planning.decisions import Plan
+from fluence_extender.gangs.planning.known_reasons import PassMemory
 from fluence_extender.gangs.planning.one_pass import plan
-from fluence_extender.gangs.planning.pass_memory import PassMemory
-from fluence_extender.gangs.planning.view import View
+from fluence_extender.gangs.planning.view import Plan, View
 from fluence_extender.gangs.queue.endings import Endings
 from fluence_extender.gangs.reporting.accounts import PodAccounts
-from fluence_extender.gangs.reporting.queue_status import QueueReports
+from fluence_extender.gangs.reporting.status import QueueReports
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.devices import DeviceObject
@@ -61,13 +59,13 @@ PODS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the controller asks and tells; without a port it does without.
+    """What the controller uses of others. All of it is optional.
 
     ``read_resources`` returns the resources to adopt from a changed resources.yaml, if any. ``sink`` receives what pods
-    hold, for the account of past work. ``judge`` has the selectors of claims evaluated; without one they are evaluated
-    at once. ``chooser`` picks the nodes of equal members; without one they are placed by first fit. ``on_preempted`` is
-    called for each gang whose eviction begins. ``on_waited`` is called with the namespace, the reason, the priority and
-    the seconds of each wait of a gang that has become whole.
+    hold, for the account of past work. ``judge`` has the selectors of ResourceClaims evaluated; without one they are
+    evaluated at once. ``chooser`` picks the nodes of equal members; without one they are placed by first fit.
+    ``on_preempted`` is called for each gang whose eviction begins. ``on_waited`` is called with the namespace, the
+    reason, the priority and the seconds of each wait of a gang that has become complete.
     """
 
     read_resources: Callable[[ResourcesFile], VirtualResources | None] = lambda _: None
@@ -123,19 +121,23 @@ class Controller:
         self._clock = clock
         self._ports = ports
         self.devices = DeviceBook(ports.judge or Judge(Evaluations().judge))
-        self._again: dict[str, None] = {}
+        self._to_take_again: dict[str, None] = {}
+        """The uids of pods whose ResourceClaims have changed, in the order in which they are taken in again."""
         self._pods: dict[str, Pod] = {}
         self.started = False
         self.revision = 0
         self.leading = leading
         self._standby = Standby(self.registry, ledger, self.lifecycle.admission, clock)
-        self._looked = 0
-        self._dropped: set[str] | None = None
+        self._look_version = 0
+        """The resourceVersion of the last look at our pods: older observations of the watch are ignored."""
+        self._dropped_during_look: set[str] | None = None
 
     @property
     def pods(self) -> Mapping[str, Pod]:
         """Every pod of the cluster by uid, as the watch has shown it."""
         return self._pods
+
+    # Observations. `_put_…` takes in an object as the watch shows it, `_take_…` joins it with its devices and claims.
 
     def observe(self, seen: Observation) -> None:
         """Take in one observation."""
@@ -161,13 +163,17 @@ class Controller:
     def _observe_namespaces(self, seen: Observation) -> None:
         """Take in the labels of namespaces, by which anti-affinity may select pods."""
         objects = seen.objects if isinstance(seen, Listed) else (seen.object,)
-        labels = {one.name: one.labels for one in objects if isinstance(one, Namespace)}
+        labels = {
+            namespace.name: namespace.labels for namespace in objects if isinstance(namespace, Namespace)
+        }
         if isinstance(seen, Deleted):
             labels = {name: {} for name in labels}
         elif isinstance(seen, Listed):
             labels = {name: {} for name in self.ledger.kept_apart.namespaces} | labels
         # A list, because `any` of a generator would leave out the namespaces after the first change.
-        changed = [self.ledger.kept_apart.put_namespace(name, some) for name, some in labels.items()]
+        changed = [
+            self.ledger.kept_apart.put_namespace(name, its_labels) for name, its_labels in labels.items()
+        ]
         if any(changed) and self.started:
             self.lifecycle.resources_changed()
 
@@ -184,11 +190,11 @@ class Controller:
                 self.lifecycle.look_at_all()
 
     def _observe_devices(self, seen: Observation) -> None:
-        """Take in slices, classes and claims, and then again the nodes and pods that they touch."""
+        """Take in slices, classes and ResourceClaims, and then again the nodes and pods that they affect."""
         match seen:
             case Listed(kind, objects):
-                listed = [one for one in objects if isinstance(one, DeviceObject)]
-                touched = self.devices.replace_all(DEVICE_KINDS[kind], listed)
+                devices = [device for device in objects if isinstance(device, DeviceObject)]
+                touched = self.devices.replace_all(DEVICE_KINDS[kind], devices)
             case Changed(_, device) if isinstance(device, DeviceObject):
                 touched = self.devices.put(device)
             case Deleted(_, device) if isinstance(device, DeviceObject):
@@ -212,33 +218,34 @@ class Controller:
         self._take_again(touched.pods)
 
     def _take_again(self, uids: Iterable[str]) -> None:
-        """Take in pods with what they claim now: some of them at once, and the others in the steps that follow."""
-        self._again.update(dict.fromkeys(sorted(uids)))
-        for uid in list(islice(self._again, PODS_AT_ONCE)):
-            del self._again[uid]
+        """Take in pods with their present ResourceClaims: some of them at once, and the others in the next steps."""
+        self._to_take_again.update(dict.fromkeys(sorted(uids)))
+        for uid in list(islice(self._to_take_again, PODS_AT_ONCE)):
+            del self._to_take_again[uid]
             pod = self.devices.pod_now(uid)
             if pod is not None:
                 self._take_pod(pod)
 
     def _listed(self, kind: Kind, objects: Iterable[object], served: bool) -> None:
+        """Take in all objects of a kind, and drop those that are gone."""
         listed = tuple(objects)
         if kind is Kind.POD:
-            self._looked = 0
-            present = {one.uid for one in listed if isinstance(one, Pod)}
-            for pod in [one for one in self._pods.values() if one.uid not in present and not one.expected]:
+            self._look_version = 0
+            uids = {pod.uid for pod in listed if isinstance(pod, Pod)}
+            for pod in [pod for pod in self._pods.values() if pod.uid not in uids and not pod.expected]:
                 self._drop(pod)
         elif kind is Kind.NODE:
-            names = {one.name for one in listed if isinstance(one, Node)}
+            names = {node.name for node in listed if isinstance(node, Node)}
             for node in [node for name, node in self.eligibility.nodes.items() if name not in names]:
                 self._drop(node)
         elif kind in WORKLOADS:
-            workloads = [one for one in listed if isinstance(one, Workload)]
+            workloads = [workload for workload in listed if isinstance(workload, Workload)]
             self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
             if issubclass(WORKLOADS[kind], Resumable):
-                self._list_jobs(WORKLOADS[kind], [one for one in workloads if isinstance(one, Resumable)])
+                self._list_jobs(WORKLOADS[kind], [job for job in workloads if isinstance(job, Resumable)])
             return
-        for one in listed:
-            self._put(one)
+        for observed in listed:
+            self._put(observed)
 
     def _put(self, observed: object) -> None:
         match observed:
@@ -257,9 +264,9 @@ class Controller:
 
     def _list_jobs(self, kind: type[Workload], jobs: Iterable[Resumable]) -> None:
         present = {job.uid: job for job in jobs}
-        known = [one for one in self._expected_pods.jobs() if isinstance(one, kind)]
-        for job in [one for one in known if one.uid not in present]:
-            self._expected_pods.job_gone(job)
+        for job in self._expected_pods.jobs():
+            if isinstance(job, kind) and job.uid not in present:
+                self._expected_pods.job_gone(job)
         for job in present.values():
             self._put_job(job)
 
@@ -299,7 +306,8 @@ class Controller:
         self.eligibility.put(node)
         if self.started:
             self.ledger.put_node(node)
-            if old is None and any(one.parent == node.name for one in self.ledger.graph.declared.resources):
+            declared = self.ledger.graph.declared.resources
+            if old is None and any(resource.parent == node.name for resource in declared):
                 take_up_devices(self.registry, self.ledger)
             self.lifecycle.node_changed(node.name)
 
@@ -307,11 +315,11 @@ class Controller:
         if not pod.ours:
             self._take_pod(self.devices.pod(pod))
             self._take_again(self.devices.stale())
-        elif not 0 < pod.revision <= self._looked:
+        elif not 0 < pod.revision <= self._look_version:
             self._put_own(self.lifecycle.admission.believed(pod))
 
     def _take_pod(self, pod: Pod) -> None:
-        """Take in a pod with what it claims."""
+        """Take in a pod with its ResourceClaims."""
         if pod.ours:
             self._take_own(pod)
             return
@@ -328,6 +336,7 @@ class Controller:
         self._take_again(self.devices.stale())
 
     def _take_own(self, pod: Pod) -> None:
+        """Take in a pod of ours with its ResourceClaims."""
         old = self._pods.get(pod.uid)
         if old is not None and old.resource_version == pod.resource_version and old == pod:
             return
@@ -342,13 +351,13 @@ class Controller:
         self.queue.known_ends.pod_seen(pod)
         if self.started:
             for uid in self.ledger.claims_changed(pod):
-                self.lifecycle.may_be_ungated(uid)
+                self.lifecycle.look_at_gang_of(uid)
             self.lifecycle.pod_changed(member, old)
         if self._accounts is not None:
             self._accounts.changed(pod)
 
-    def _find_shapes(self, whole: bool = False) -> list[Pod]:
-        """Bring expected pods up to date, only a part unless ``whole``; return those that are new or changed."""
+    def _update_expected_pods(self, whole: bool = False) -> list[Pod]:
+        """Bring expected pods up to date, only some of them unless ``whole``; return those that are new or changed."""
         gone, coming = self._expected_pods.changes(whole)
         for pod in gone:
             self._drop_pod(pod)
@@ -358,9 +367,9 @@ class Controller:
 
     def _count_foreign(self, pod: Pod) -> None:
         if pod.node and not pod.finished:
-            known = pod.uid in self.ledger.foreign
+            is_new = pod.uid not in self.ledger.foreign
             self.ledger.put_foreign(pod)
-            if pod.apart and not known:
+            if pod.apart and is_new:
                 self.lifecycle.keeps_apart(pod.uid)
         else:
             self.ledger.drop_foreign(pod.uid)
@@ -370,6 +379,7 @@ class Controller:
         self._take_again(self.devices.stale())
 
     def _forget_pod(self, pod: Pod) -> None:
+        """Forget a pod that is gone, and release what it held."""
         self._pods.pop(pod.uid, None)
         self.devices.drop_pod(pod.uid)
         self.queue.known_ends.pod_gone(pod.uid)
@@ -377,22 +387,24 @@ class Controller:
             self.ledger.drop_foreign(pod.uid)
             self.registry.drop_foreign_pod(pod.uid)
             return
-        if self._dropped is not None:
-            self._dropped.add(pod.uid)
+        if self._dropped_during_look is not None:
+            self._dropped_during_look.add(pod.uid)
         if not pod.expected:
             self._expected_pods.pod_gone(pod)
         if self._accounts is not None:
-            self._accounts.leaves(pod.uid)
+            self._accounts.pod_gone(pod.uid)
         for uid in self.ledger.gated_beside(pod.uid):
-            self.lifecycle.may_be_ungated(uid)
+            self.lifecycle.look_at_gang_of(uid)
         self.ledger.release(pod.uid)
         self.registry.drop_pod(pod.uid)
 
-    def start(self) -> None:
-        """Replay what runs in the cluster, then begin to plan.
+    # The beginning and the end of a term.
 
-        The strongest come first: foreign pods, then our bound pods (first those whose recorded devices still fit), then
-        our pods that were steered and aren't bound yet. All other pods are planned anew.
+    def start(self) -> None:
+        """Take over what runs in the cluster, then begin to plan.
+
+        The surest facts come first: foreign pods, then our bound pods (first those whose recorded devices exist), then
+        our pods that were steered and aren't bound yet. All other pods are planned like new ones.
         """
         self.revision += 1
         # The pods may have been listed before the queues that decide which records count.
@@ -401,21 +413,21 @@ class Controller:
             if pod != before:
                 self._pods[pod.uid] = pod
                 self.registry.put_pod(pod)
-        self.registry.begin()
+        self.registry.treat_all_as_old()
         self.ledger.load(self.eligibility.nodes.values())
         foreign = (pod for pod in self._pods.values() if not pod.ours)
         self.ledger.put_foreign(*(pod for pod in foreign if pod.node and not pod.finished))
         self.lifecycle.replay()
         if self.leading:
             self._begin_to_lead()
-        # Otherwise the first gang to be placed would wait until the room of all nodes has been added up.
+        # These are computed now, because otherwise the first gang to be placed would wait for them.
         self.ledger.free.now()
         self.ledger.whole.now()
         self.started = True
 
     def begin_look(self) -> dict[str, str]:
-        """Begin a look at our pods, to be passed to `lead`; return their resourceVersions by uid."""
-        self._dropped = set()
+        """Prepare for a look at our pods, which is then passed to `lead`; return their resourceVersions by uid."""
+        self._dropped_during_look = set()
         return self.versions()
 
     def versions(self) -> dict[str, str]:
@@ -423,11 +435,11 @@ class Controller:
         return {pod.uid: pod.resource_version for pod in self._pods.values() if pod.ours and not pod.expected}
 
     def end_look(self) -> None:
-        """Stop recording which pods are deleted meanwhile."""
-        self._dropped = None
+        """Stop recording which pods are deleted during a look."""
+        self._dropped_during_look = None
 
     def lead(self, look: OwnPods) -> None:
-        """Begin to decide. The look must have begun after the previous leader had stopped writing."""
+        """Begin to decide. The ``look`` must have begun after the previous leader had stopped writing."""
         self._take_in(look)
         self.leading = True
         self._begin_to_lead()
@@ -436,7 +448,7 @@ class Controller:
         self.registry.catch_up()
         self.lifecycle.admission.shares.take_over()
         self._expected_pods.lead(True)
-        self._find_shapes(whole=True)
+        self._update_expected_pods(whole=True)
         self.lifecycle.lead()
         if self._accounts is not None:
             self._accounts.begin()
@@ -447,7 +459,7 @@ class Controller:
         if self._accounts is not None:
             self._accounts.stand_down()
         self._expected_pods.lead(False)
-        self._find_shapes(whole=True)
+        self._update_expected_pods(whole=True)
         self.lifecycle.preemption.forget()
         self.lifecycle.growth.forget()
         self.lifecycle.node_holds.forget()
@@ -455,21 +467,21 @@ class Controller:
         self._standby.begin(why)
 
     def _take_in(self, look: OwnPods) -> None:
-        """Take in a look at our pods; from then on, older observations of the watch are out of date.
+        """Take in a look at our pods. Older observations of the watch that come later are ignored.
 
         The watch may be behind the look or ahead of it. A comparison of the resourceVersions shows which (KEP-5504).
         """
-        version, dropped = int(look.version), self._dropped or set()
-        self._looked = 0
-        known = [one for one in self._pods.values() if one.ours and not one.expected]
-        for pod in [one for one in known if one.uid not in look.uids]:
-            if pod.revision <= version:
+        version, dropped = int(look.version), self._dropped_during_look or set()
+        self._look_version = 0
+        own = [pod for pod in self._pods.values() if pod.ours and not pod.expected]
+        for pod in own:
+            if pod.uid not in look.uids and pod.revision <= version:
                 self._drop_pod(pod)
         for pod in look.changed:
             old = self._pods.get(pod.uid)
             if pod.uid not in dropped and (old is None or old.revision < pod.revision):
                 self._put_pod(pod)
-        self._looked = version
+        self._look_version = version
 
     def replace_resources(self, resources: VirtualResources) -> None:
         """Take over changed virtual resources; pods keep what they hold."""
@@ -481,8 +493,10 @@ class Controller:
         take_up_devices(self.registry, self.ledger)
         self.lifecycle.resources_changed()
 
+    # Decisions.
+
     def step(self) -> list[Action]:
-        """Decide what to do now, all at once."""
+        """Decide what to do now, with a whole pass if one is due."""
         view = self.begin()
         return self.finish(None if view is None else self.plan(view))
 
@@ -491,7 +505,7 @@ class Controller:
         if not self.started:
             return None
         self.take_decided()
-        self.lifecycle.resume_places(self._find_shapes())
+        self.lifecycle.hold_planned_nodes(self._update_expected_pods())
         if not self.leading:
             self._standby.step()
             self.lifecycle.passes.follow()
@@ -499,12 +513,12 @@ class Controller:
         return self.lifecycle.begin()
 
     def plan(self, view: View) -> Plan:
-        """Make a pass. It may take long, so it may run in a thread of its own, while no other pass does."""
+        """Make a pass. It may take long, so it may run in a thread of its own. Only one pass may run at a time."""
         return plan(view, self._memory)
 
-    def view_aside(self) -> View:
-        """Return a view with nobody in line, for a simulation; `new_memory` returns what its pass needs besides."""
-        return self.lifecycle.passes.view_aside(self._clock())
+    def simulation_view(self) -> View:
+        """Return a view with no gang in line, for a simulation. Its pass also needs the result of `new_memory`."""
+        return self.lifecycle.passes.simulation_view(self._clock())
 
     def new_memory(self) -> PassMemory:
         """Return an empty memory for a pass on such a view."""
@@ -520,16 +534,16 @@ class Controller:
         ended = self._endings.due(self.queue.settings.queues, now)
         actions = [*self.lifecycle.finish(plan), *ended, *self._queue_reports.due(now)]
         if self._accounts is not None:
-            self._accounts.state()
+            self._accounts.send()
         return actions
 
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self._again) or self.lifecycle.restless
+        return bool(self._to_take_again) or self.lifecycle.restless
 
     def _count_waits(self, gang: Gang) -> None:
-        """Tell the waits of a gang that has become whole."""
+        """Tell the waits of a gang that has become complete."""
         for reason, seconds in gang.history.waits():
             self._ports.on_waited(gang.key.namespace, reason, gang.priority, seconds)
 

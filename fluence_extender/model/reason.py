@@ -48,7 +48,7 @@ class ReasonCode(StrEnum):
     PLANNING_FAILED = "PlanningFailed"
 
 
-_INCOMPLETE = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.WAITING_FOR_GATES)
+_LACKING_MEMBERS = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.WAITING_FOR_GATES)
 
 
 IN_LINE = (
@@ -73,7 +73,7 @@ class Reason:
 
     ``text`` is for everyone who sees the gang, so it names no object of another namespace. ``with_names`` is the same
     sentence with those names, None if there are none. Where a gang lacks amounts of nodes, ``fitting`` is how many of
-    its members fit, and ``lacking`` are the resources which the next member lacks. ``gathering``: the gang isn't whole
+    its members fit, and ``lacking`` are the resources which the next member lacks. ``assembling``: the gang isn't whole
     yet. ``advice`` returns the end of the sentence; it takes time, so it is called only when the reason is shown.
     """
 
@@ -82,16 +82,16 @@ class Reason:
     fitting: int | None = None
     lacking: tuple[str, ...] = ()
     with_names: WithNames | None = None
-    gathering: bool = False
+    assembling: bool = False
     advice: Callable[[], str] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
 
     @property
-    def incomplete(self) -> bool:
+    def lacks_members(self) -> bool:
         """Whether it is the reason of a gang that isn't whole yet."""
-        return self.gathering or self.code in _INCOMPLETE
+        return self.assembling or self.code in _LACKING_MEMBERS
 
     @property
     def full_text(self) -> str:

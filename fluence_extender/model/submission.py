@@ -1,6 +1,6 @@
-"""What an object states about its place in the queue, and the user that submitted it.
+"""What an object states about its place in the queue, and the user who submitted it.
 
-Users state it by labels and annotations on a workload or its pods. Admission records the user that created the object.
+Users state it by labels and annotations on a workload or its pods. Admission records the user who created the object.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 
 from fluence_extender.model.resources import CPU, MEMORY, Resources
 from fluence_extender.placement.search import Shape, place
-from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.queueing.timeline import slots_by_row
 from fluence_extender.room.capacity import Amounts, CapacityTable
 
 MOST_SLOTS = 2**31

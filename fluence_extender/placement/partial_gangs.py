@@ -80,7 +80,7 @@ class PartialGangs:
         if key not in self._answers:
             ordered = [kind.pod for kind in sorted(kinds, key=lambda kind: kind.number)]
             found = self._devices(room, ordered, size) or self._nodes(room, ordered, size)
-            self._answers[key] = None if found is None else replace(found, gathering=True)
+            self._answers[key] = None if found is None else replace(found, assembling=True)
         return self._answers[key]
 
     def _kinds_of(self, pods: Sequence[Pod]) -> set[_Kind]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fluence_extender.placement.pod_rules import PodRules, Rows
 from fluence_extender.placement.search import Counts, PlacementProblem, Shape, weights
-from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.queueing.timeline import slots_by_row
 from fluence_extender.room.capacity import CapacityTable
 
 CELLS = 1_000_000

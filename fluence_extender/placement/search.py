@@ -27,7 +27,7 @@ from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import EXACT, Bins, pack
-from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.queueing.timeline import slots_by_row
 from fluence_extender.room.capacity import LARGEST, Amounts, CapacityTable
 from fluence_extender.room.claims import ClaimRoom
 from fluence_extender.room.holdings import PortIndex

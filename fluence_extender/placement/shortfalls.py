@@ -17,7 +17,7 @@ from fluence_extender.placement.demand import Demand, grouped
 from fluence_extender.placement.search import Shape
 from fluence_extender.placement.shortage import Part, short_names
 from fluence_extender.queueing.entry import Amounts, Rows
-from fluence_extender.queueing.freed_slots import MANY
+from fluence_extender.queueing.timeline import MANY
 from fluence_extender.room.capacity import CapacityTable
 
 MERGED = 4

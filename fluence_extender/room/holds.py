@@ -97,11 +97,11 @@ class HeldNodes:
         """Return all nodes that are held for some gang."""
         return set().union(*self._held.values())
 
-    def closed_to(self, gang: object, passing: Collection[object] = ()) -> set[str]:
-        """Return the nodes that ``gang`` may not use; it may use those that are held for the gangs ``passing``."""
+    def closed_to(self, gang: object, overtaken: Collection[object] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use; it may use those that are held for the gangs ``overtaken``."""
         closed: set[str] = set()
         for (_, holder), nodes in self._held.items():
-            if holder != gang and holder not in passing:
+            if holder != gang and holder not in overtaken:
                 closed |= nodes
         return closed
 

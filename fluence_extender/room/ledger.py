@@ -343,8 +343,8 @@ class Ledger:
             assignments.append(assignment)
         return assignments
 
-    def resume(self, pod: Pod, gang: object) -> Assignment | None:
-        """After a start, allocate the node that a pod was steered to; None when there is no capacity."""
+    def restore(self, pod: Pod, gang: object) -> Assignment | None:
+        """Allocate the node to which a pod was steered before a start; return its place, None if there is no room."""
         node = pod.nominated
         if node not in self._nodes or not self._accounts[node].takes(pod.requests, pod.host_ports):
             return None

@@ -135,9 +135,9 @@ class Room:
     devices in use; treat all three as read-only. The nodes ``shut`` take nothing new, and ``held_nodes`` are held for
     gangs.
 
-    ``gang`` is whom it is for, and nodes held for the gangs ``passing`` are open to it, too. Only the nodes ``inside``
-    are used, all if it is None. ``placed`` are pods that have a place in this room but not in the ledger, and ``gone``
-    are pods that don't count any more.
+    ``gang`` is the gang that it is for, and nodes held for the gangs ``overtaken`` are open to it, too. Only the nodes
+    ``inside`` are used, all if it is None. ``placed`` are pods that have a place in this room but not in the ledger,
+    and ``gone`` are pods that don't count any more.
     """
 
     free: CapacityTable
@@ -147,7 +147,7 @@ class Room:
     held_nodes: HeldNodes
     shut: Set[str]
     gang: object = None
-    passing: frozenset[object] = frozenset()
+    overtaken: frozenset[object] = frozenset()
     inside: Set[str] | None = None
     placed: Placements = field(default_factory=lambda: NOTHING_PLACED)
     gone: Gone = field(default_factory=lambda: NOTHING_GONE)
@@ -159,9 +159,9 @@ class Room:
         """Return a room whose amounts stay as they are when the ledger changes."""
         return replace(self, free=self.free.copy(), devices=self.devices.copy(), facts=replace(self.facts))
 
-    def open_to(self, gang: object, passing: Collection[object] = ()) -> Room:
-        """Return the room as it is for ``gang``, to which the nodes held for the gangs ``passing`` are open, too."""
-        return replace(self, gang=gang, passing=frozenset(passing))
+    def open_to(self, gang: object, overtaken: Collection[object] = ()) -> Room:
+        """Return the room as it is for ``gang``, to which the nodes held for the gangs ``overtaken`` are open, too."""
+        return replace(self, gang=gang, overtaken=frozenset(overtaken))
 
     def within(self, nodes: Set[str] | None) -> Room:
         """Return the room on these nodes only; None changes nothing."""
@@ -239,7 +239,7 @@ class Room:
         if self._closed is None:
             gang_nodes = self.facts.gang_nodes
             self._closed = (
-                self.held_nodes.closed_to(self.gang, self.passing)
+                self.held_nodes.closed_to(self.gang, self.overtaken)
                 | self.shut
                 | gang_nodes.closed_to(self.gang, self.gone)
             )

@@ -21,10 +21,9 @@ import structlog
 from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
-from fluence_extender.gangs.membership.assembly import required_size
 from fluence_extender.gangs.membership.conventions import labelled
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
-from fluence_extender.gangs.membership.gang import Member
+from fluence_extender.gangs.membership.gang import Member, required_size
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL, WEBHOOK_NAME

@@ -17,15 +17,14 @@ from itertools import islice
 import structlog
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.execution.threads import short_switch_interval
+from fluence_extender.gangs.execution.driver import short_switch_interval
+from fluence_extender.gangs.planning.known_reasons import PassMemory
 from fluence_extender.gangs.planning.one_pass import plan
-from fluence_extender.gangs.planning.pass_memory import PassMemory
 from fluence_extender.gangs.planning.view import View
 from fluence_extender.gangs.queue.book import waits_for_turn
-from fluence_extender.gangs.queue.turns import RANK, ToTry
+from fluence_extender.gangs.queue.submissions import RANK, ToTry
 from fluence_extender.model.gang import GangKey
-from fluence_extender.queueing.entry import NEVER
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
+from fluence_extender.queueing.entry import NEVER, PolicyName, QueuePolicy
 
 PERIOD = 10.0
 """The fewest seconds between two computations. While nothing has changed, nothing is computed."""
@@ -66,7 +65,7 @@ def estimate(view: View, memory: PassMemory) -> dict[GangKey, float]:
     made = plan(
         replace(
             view,
-            changed=frozenset(keys - reserved),
+            untried=frozenset(keys - reserved),
             queues=replace(view.queues, policy=RESERVING, cut=None),
             preemption=replace(view.preemption, not_before=dict.fromkeys(keys, NEVER)),
         ),
@@ -121,7 +120,7 @@ class Estimates:
         if not line or not self._controller.queue.known_ends.any:
             self._publish({})
             return
-        view, memory = replace(self._controller.view_aside(), line=line), self._controller.new_memory()
+        view, memory = replace(self._controller.simulation_view(), line=line), self._controller.new_memory()
         with short_switch_interval():
             self._publish(await asyncio.to_thread(estimate, view, memory))
 

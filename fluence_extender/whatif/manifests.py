@@ -25,12 +25,10 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.cluster.decode.resource_quota import decode_charge
-from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
-from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.gang import Gang, Member, agreed_size
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
-from fluence_extender.gangs.queue.ends import declared
-from fluence_extender.gangs.queue.submissions import submission_of
+from fluence_extender.gangs.queue.submissions import declared, submission_of
 from fluence_extender.gangs.reporting.remarks import other_priority
 from fluence_extender.kinds.defaults import KINDS as ADMISSION_KINDS
 from fluence_extender.kinds.defaults import AdmissionObjects

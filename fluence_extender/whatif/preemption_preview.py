@@ -9,7 +9,7 @@ from enum import StrEnum
 from fluence_extender.cluster.budgets import Budget, eviction_block
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.preemption.preempting import OTHERS_BUDGETS
-from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.preemption.search import Victim
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few

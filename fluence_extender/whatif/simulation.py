@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from fluence_extender.cluster.budgets import Budget
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.planning.decisions import Decided
+from fluence_extender.gangs.planning.known_reasons import PassMemory
 from fluence_extender.gangs.planning.one_pass import Pass
-from fluence_extender.gangs.planning.pass_memory import PassMemory
 from fluence_extender.gangs.planning.reservations import Blocked, moved_to
-from fluence_extender.gangs.planning.view import EndFacts, View
+from fluence_extender.gangs.planning.view import Decided, EndFacts, View
 from fluence_extender.gangs.queue.admission import user_for
 from fluence_extender.gangs.queue.settings import usual_seconds
-from fluence_extender.gangs.queue.turns import RANK, ToTry, turn
+from fluence_extender.gangs.queue.submissions import RANK, ToTry, turn
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.bisection import largest_fitting
 from fluence_extender.model.gang import GangKey
@@ -31,8 +30,7 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.demand import Demand, unplannable
 from fluence_extender.placement.ranks import rank_key
-from fluence_extender.queueing.entry import NEVER
-from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.entry import NEVER, Rank
 from fluence_extender.room.room import Room
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
 from fluence_extender.whatif.preemption_preview import (
@@ -272,7 +270,7 @@ class Simulation:
             victim, text = forbidden
             self._protected[gang.key, victim] = NEVER, text
             attempt.forbidden.append(WithNames(text, frozenset({victim.namespace})))
-            made.take_back(attempt.decided)
+            made.drop_preemption(attempt.decided)
             attempt.decided = made.decide(gang, rank)
         if attempt.decided.placed:
             self._lowest_placed = min(
@@ -376,7 +374,7 @@ def _fits(attempt: _Attempt) -> Callable[[Sequence[Demand]], bool]:
     """Return a function that says whether members with some demands would fit now in place of those of a gang."""
     made, gang = attempt.tried_by, attempt.gang
     kept = made.kept_room(gang, attempt.rank, gang.pending())
-    if isinstance(kept, Reason) or kept.short is not None:
+    if isinstance(kept, Reason) or kept.pool_reason is not None:
         return lambda _: False
     left = kept.left_of(attempt.room)
     return lambda demands: made.planner.find(left, demands) is not None
@@ -399,7 +397,7 @@ def _with_starting_pods(attempt: _Attempt) -> Reason | None:
 
 def _with_places(gang: Gang) -> Gang:
     """Return a gang whose members hold the places that were decided, so that others may preempt it."""
-    gang.whole = True
+    gang.was_complete = True
     for member in list(gang.members.values()):
         if member.assignment is not None:
             gang.put(

@@ -19,7 +19,7 @@ from fluence_extender.cluster.budgets import Budget
 from fluence_extender.cluster.port import TryPod
 from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.execution.threads import short_switch_interval
+from fluence_extender.gangs.execution.driver import short_switch_interval
 from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import GangKey
@@ -130,7 +130,7 @@ class Simulator:
             _check_size(request, len(self._controller.eligibility.nodes))
             async with self._judged(request, client):
                 obstacles = await self._obstacles(request)
-                view = self._controller.view_aside()
+                view = self._controller.simulation_view()
                 simulation = Simulation(view, self._controller.new_memory(), request, obstacles, budgets)
                 results = await asyncio.to_thread(simulation.run)
                 sight = await see(named_namespaces(results))
@@ -168,7 +168,7 @@ class Simulator:
             namespace = gang.key.namespace
             reason = lifecycle.admission.obstacle_of_new(
                 gang.key, gang.pods, gang.submission, now, together[namespace]
-            ) or lifecycle.namespace_quotas.newcomer(namespace, gang.pods)
+            ) or lifecycle.namespace_quotas.obstacle_for_new(namespace, gang.pods)
             if reason is not None:
                 found[gang.key] = reason
             if time.monotonic() - began > SLICE:

@@ -18,7 +18,7 @@ from fluence_extender.gangs.execution.actions import (
     Steer,
 )
 from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
-from fluence_extender.gangs.queue.turns import waits
+from fluence_extender.gangs.queue.submissions import waits
 from fluence_extender.model.queue import PolicyName
 from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import SEAL
@@ -91,8 +91,8 @@ def anew(world: World) -> tuple[Controller, list[Action]]:
     world.cluster.watch(core.observe)
     world.cluster.unwatch(core.observe)
     expected_pods, first_pods = core.lifecycle.expected_pods, world.cluster.first_pods
-    for job in expected_pods.unshaped():
-        expected_pods.expected(job, first_pods[job.uid])
+    for job in expected_pods.without_shapes():
+        expected_pods.shapes_known(job, first_pods[job.uid])
     core.start()
     decided: list[Action] = []
     quiet = 0
@@ -100,7 +100,7 @@ def anew(world: World) -> tuple[Controller, list[Action]]:
         actions = core.step()
         asked = [one.job for one in actions if isinstance(one, FindShapes)]
         for job in asked:
-            expected_pods.expected(job, first_pods[job.uid])
+            expected_pods.shapes_known(job, first_pods[job.uid])
         decided += [one for one in actions if isinstance(one, DECISIONS)]
         quiet = 0 if asked or core.lifecycle.restless else quiet + 1
     return core, decided

@@ -9,7 +9,7 @@ from collections import Counter
 
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.rules import size_of
-from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.gangs.membership.gang import foreign_gates
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -257,10 +257,10 @@ def check_at_rest(world: World) -> None:
 
 
 def gangs_are_whole_or_not_begun(world: World) -> None:
-    """No gang runs with a part of its members, unless it lost the others after it had been whole."""
+    """No gang runs with a part of its members, unless it lost the others after it had been complete."""
     for gang in world.controller.registry.gangs.values():
         size = size_of(gang)
-        if isinstance(size, Reason) or gang.whole:
+        if isinstance(size, Reason) or gang.was_complete:
             continue
         bound = sum(1 for member in gang.alive() if member.pod.node)
         assert bound == 0 or bound + gang.ended >= size, f"{gang.key}: {bound} of {size} bound"

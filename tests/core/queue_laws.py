@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fluence_extender.gangs.queue.turns import RANK, turn, waits
+from fluence_extender.gangs.queue.submissions import RANK, turn, waits
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import DEFAULT_QUEUE
 from fluence_extender.model.reason import ReasonCode

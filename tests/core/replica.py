@@ -11,8 +11,7 @@ from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Lease, ListOwnPods
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller, Ports
-from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.execution.threads import RunInThread
+from fluence_extender.gangs.execution.driver import Driver, RunInThread
 from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.gangs.lifecycle.limits import Limits

@@ -13,7 +13,7 @@ OF_GANGS = (
     "reason",
     "again_at",
     "back_off",
-    "whole",
+    "was_complete",
     "queue",
     "usual_priority",
     "usual_duration",

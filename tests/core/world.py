@@ -21,8 +21,7 @@ from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.planning.decisions import Plan
-from fluence_extender.gangs.planning.view import View
+from fluence_extender.gangs.planning.view import Plan, View
 from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.model.accounting import AccountSink
@@ -166,7 +165,7 @@ class World:
 
             return run
 
-        begin, finish, aside = controller.begin, controller.finish, controller.view_aside
+        begin, finish, take_view = controller.begin, controller.finish, controller.simulation_view
 
         def begin_step() -> View | None:
             with self.around_steps(self):
@@ -175,8 +174,8 @@ class World:
                 check_view(view, controller)
             return view
 
-        def view_aside() -> View:
-            view = aside()
+        def simulation_view() -> View:
+            view = take_view()
             check_view(view, controller)
             return view
 
@@ -185,7 +184,7 @@ class World:
                 return finish(plan)
 
         controller.begin = watched(begin_step)  # type: ignore[method-assign]
-        controller.view_aside = watched(view_aside)  # type: ignore[method-assign]
+        controller.simulation_view = watched(simulation_view)  # type: ignore[method-assign]
         controller.plan = watched(controller.plan)  # type: ignore[method-assign]
         controller.finish = watched(finish_step)  # type: ignore[method-assign]
         controller.lead = watched(controller.lead)  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.membership.assembly import agreed_size
+from fluence_extender.gangs.membership.gang import agreed_size
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fluence_extender.gangs.queue.book import BLOCKED
-from fluence_extender.gangs.queue.turns import turn
+from fluence_extender.gangs.queue.submissions import turn
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, PolicyName, Queue
-from fluence_extender.queueing.entry import NEVER
-from fluence_extender.queueing.order import Rank
-from fluence_extender.queueing.policy import QueuePolicy
+from fluence_extender.queueing.entry import NEVER, QueuePolicy, Rank
 from tests.queueing.cluster import EPOCH, Cluster, Slot, machine, rules
 from tests.queueing.values import left_at
 

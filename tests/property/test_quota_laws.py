@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.model.queue import Queue, Quota
-from fluence_extender.queueing.quota import QuotaUse
-from fluence_extender.queueing.tree import LEVELS, QuotaTree, grow
+from fluence_extender.queueing.quota import LEVELS, QuotaTree, QuotaUse, grow
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 KINDS = ("cpu", "qpu")

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.model.queue import Queue, Quota
-from fluence_extender.queueing.quota import QuotaUse
-from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, may_reclaim
-from fluence_extender.queueing.tree import QuotaTree, grow
+from fluence_extender.queueing.quota import QuotaTree, QuotaUse, grow
+from fluence_extender.queueing.shares import HeldPlaces, beyond_guarantees, may_reclaim
 
 CORES = 24
 NAMES = ("a", "b", "c", "d", "e")

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.gangs.preemption.search import TRIALS, Found, VictimQuery, search
-from fluence_extender.gangs.preemption.victims import Victim, choose, victims_of
+from fluence_extender.gangs.preemption.search import (
+    TRIALS,
+    SearchResult,
+    Victim,
+    VictimQuery,
+    choose,
+    search,
+    victims_of,
+)
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
@@ -89,7 +96,7 @@ def by_itself(world: World, planner: Planner, query: VictimQuery) -> tuple[Victi
     return choose(candidates, fits, TRIALS[1]) or ()
 
 
-def fits_there(world: World, query: VictimQuery, found: Found) -> bool:
+def fits_there(world: World, query: VictimQuery, found: SearchResult) -> bool:
     """Return whether the places have enough capacity once the victims are gone, counted again."""
     left = {name: account.free for name, account in world.ledger.accounts.items()}
     for uid in (uid for victim in found.victims for uid in victim.uids):

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fluence_extender.queueing.ends import expected_end
-from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Slots
-from fluence_extender.queueing.reservation import Reservation
-from fluence_extender.queueing.steps import Steps
-from fluence_extender.queueing.timeline import Timeline, subtract
+from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Reservation, Slots, expected_end
+from fluence_extender.queueing.timeline import Steps, Timeline, subtract
 
 
 @dataclass(frozen=True, slots=True, eq=False)

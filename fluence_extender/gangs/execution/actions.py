@@ -61,9 +61,10 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a bound member of a gang that can't be completed or that is a victim. ``again``: repeat until it is gone.
+    """Evict a bound member of a gang that can't be completed or that is a victim.
 
-    ``reason`` is for an Event on the pod. ``with_names`` is for the history alone.
+    ``reason`` is for an Event on the pod, ``with_names`` for the history alone. ``again``: a failure is reported to
+    preemption, which decides again.
     """
 
     pod: Pod
@@ -88,7 +89,7 @@ class ReportPod:
 
 @dataclass(frozen=True, slots=True)
 class KeepNode:
-    """Give the node exactly the annotations ``keys`` of those that keep autoscalers from removing it."""
+    """Of the annotations that keep autoscalers from removing a node, give it exactly those with these ``keys``."""
 
     node: Node
     keys: tuple[str, ...]
@@ -114,7 +115,7 @@ class ReportMembers:
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """Write into a Job's condition why its pods can't be placed on this cluster: ``why``, "" if they can."""
+    """Write into a Job's condition ``why`` its pods can't be placed on this cluster, "" if they can."""
 
     job: Job
     why: str
@@ -146,17 +147,17 @@ class ReportReservation:
 
 @dataclass(frozen=True, slots=True)
 class FindShapes:
-    """Ask the API server what it would make of the pods of the workload."""
+    """Ask the API server which pods it would create for the workload, one of each shape."""
 
     job: Resumable
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Resume the workload, with a plan: ``nodes`` are those of its pods by index, "" where there is none.
+    """Resume the workload. If there are ``nodes``, these are its plan: the node of each index, "" where it has none.
 
     ``placed_with`` is the text of the pods' `PlaceRecord`, and ``uids`` are those of the expected pods. ``bound``: pods
-    that are created soon are bound by their creation.
+    that are created soon are created with their nodes.
     """
 
     job: Resumable
@@ -170,8 +171,8 @@ class Resume:
 class Requeue:
     """Send a gang back in line: suspend its workloads, ``jobs``, unless budgets protect one of its bound ``pods``.
 
-    They keep the place in line ``since``. ``reason`` is for users, ``with_names`` for the history alone.
-    ``again``: a failure is reported to preemption, which decides anew.
+    They keep the place in line ``since``. ``reason`` is for users, ``with_names`` for the history alone. ``again``: a
+    failure is reported to preemption, which decides again.
     """
 
     gang: GangKey

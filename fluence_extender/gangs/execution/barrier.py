@@ -1,13 +1,13 @@
 """The bind barrier: no member of a gang is bound before every member has reached bind.
 
 kube-scheduler runs each bind call in a goroutine of its own, so a call that waits delays no other. A barrier opens once
-and stays open. A plan that changes gets a new barrier, and the waits at the old one fail.
+and stays open. When a plan changes, it gets a new barrier, and the waits at the old one fail.
 
-A member that has waited in vain still counts as arrived on its node: it has passed the scheduler's filters there and
-will come again. So a gang gathers however long the scheduler takes. Once a member was refused, this no longer holds:
-members that keep each other away (by anti-affinity, say) may pass one after the other, and never together. Then only
-members that wait at the same time count, and all waits end with the first one. kube-scheduler backs all of them off at
-that moment, so they come back together.
+A member whose wait has timed out still counts as arrived on its node: it has passed the scheduler's filters there and
+will come again. So a gang gathers however long the scheduler takes. This is different once a member was refused.
+Members that exclude each other (by anti-affinity, say) may pass the filters one after the other, and never together.
+Then only members that wait at the same time count, and when one wait times out, all end. kube-scheduler backs all of
+these members off at that moment, so they come back together.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-Complete = Callable[[Mapping[str, str]], bool]
-"""Returns whether the members that have arrived (uid -> node) are all that are needed."""
+Gathered = Callable[[Mapping[str, str]], bool]
+"""Returns whether the members that have arrived (uid -> node) are enough."""
 
 
 class BarrierFailed(Exception):
@@ -26,8 +26,8 @@ class BarrierFailed(Exception):
 class Barrier:
     """Where the members of one plan gather.
 
-    ``open``: members pass without waiting. ``doubted``: a member was refused, so members may keep each other
-    away, and only members that wait at the same time count.
+    ``open``: members pass without waiting. ``doubted``: a member was refused, so members may exclude each other, and
+    only members that wait at the same time count.
     """
 
     __slots__ = ("_arrived", "_failure", "_waiting", "doubted", "open")
@@ -51,14 +51,14 @@ class Barrier:
             self._wake()
 
     def doubt(self) -> None:
-        """Count only waiting members from now on, because after a refusal some may be unable to be there together."""
+        """Count only waiting members from now on: after a refusal, members may exclude each other."""
         self.doubted = True
         waiting = set(self._waiting.values())
         self._arrived = {uid: node for uid, node in self._arrived.items() if uid in waiting}
 
-    def recheck(self, complete: Complete) -> None:
-        """Open the barrier if members wait and enough have arrived. Which ones count may have changed."""
-        if self._waiting and self._waits and complete(self._arrived):
+    def recheck(self, gathered: Gathered) -> None:
+        """Open the barrier if members wait and enough have arrived. Fewer than before may be enough now."""
+        if self._waiting and self._waits and gathered(self._arrived):
             self.release()
 
     def _wake(self) -> None:
@@ -66,10 +66,10 @@ class Barrier:
             if not future.done():
                 future.set_result(None)
 
-    async def arrive(self, uid: str, node: str, complete: Complete, seconds: float) -> None:
-        """Wait until ``complete`` holds for the arrived members, at most ``seconds``. Raises `BarrierFailed`."""
+    async def arrive(self, uid: str, node: str, gathered: Gathered, seconds: float) -> None:
+        """Wait until ``gathered`` holds for the arrived members, at most ``seconds``. Raises `BarrierFailed`."""
         self._arrived[uid] = node
-        if self._waits and complete(self._arrived):
+        if self._waits and gathered(self._arrived):
             self.release()
         if self._waits:
             await self._wait(uid, seconds)

@@ -1,8 +1,8 @@
 """Binding pods: direct ones when their gang has its places, others once their whole gang has reached bind.
 
 A failed Binding is retried here, because a gang that has begun to bind has to be completed. A Binding without an answer
-may have taken effect. So the member keeps its place until the API server, or the watch, shows whether the pod is bound,
-or until the Binding can't take effect any more.
+may have taken effect. So the member keeps its place until the API server or the watch shows whether the pod is bound,
+or until it is too late for the Binding to take effect.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from itertools import count
 
 from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Gone, NoAnswer, NotLeading
 from fluence_extender.gangs.execution.barrier import BarrierFailed
-from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.execution.slots import FairSlots
+from fluence_extender.gangs.execution.writes import FairSlots, Fence
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -24,25 +23,25 @@ from fluence_extender.model.pod import Pod
 
 BIND_TRIES = 5
 BIND_PAUSE = 0.25
-"""Seconds before a retry, which grow with each try: an API server that has just started may refuse allowed writes."""
+"""Seconds before a retry, times the number of tries: an API server that has just started may refuse allowed writes."""
 
 BIND_LIMIT = 8.0
-"""Seconds for all tries together: with the barrier's 20 they end before kube-scheduler's httpTimeout of 30."""
+"""Seconds for all tries. With the 20 at the barrier, they end before kube-scheduler's httpTimeout of 30."""
 
 BINDINGS_AT_ONCE = 32
-"""Bindings under way at the same time. Each has a connection of its own, whose TLS handshake costs as much as several
-Bindings."""
+"""The most Bindings under way at the same time.
+
+Each has a connection of its own, whose TLS handshake costs as much as several Bindings.
+"""
 
 BYTES_A_SECOND = 8_000_000
 """The pace of one namespace. A gang of large pods is bound all at once, and has `BIND_LIMIT` seconds for that."""
 
-
 ASK_AGAIN = 1.0
-"""Seconds after a Binding without an answer before the direct member is bound again."""
-
+"""Seconds from a Binding without an answer to the next try to bind the direct member."""
 
 UNCLEAR_FOR = 60.0
-"""Seconds after which a Binding without an answer takes effect no more: the API server ends each request by then."""
+"""Seconds after which a Binding without an answer can't take effect: the API server has ended the request by then."""
 
 
 class CannotBind(Exception):
@@ -75,9 +74,9 @@ class Binder:
         self._wake = wake
         self._bindings = FairSlots(BINDINGS_AT_ONCE, BYTES_A_SECOND)
         self._unclear: dict[str, asyncio.TimerHandle] = {}
-        """By pod, the timers of Bindings without an answer. Such a Binding can't take effect after its timer."""
+        """By pod, the timers of Bindings without an answer. After its timer, such a Binding can't take effect."""
         self._under_way: set[str] = set()
-        """The pods for which the bind verb writes a Binding at this moment."""
+        """The pods for which the bind verb is writing a Binding."""
 
     async def bind(self, uid: str, node: str) -> None:
         """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
@@ -110,7 +109,7 @@ class Binder:
     async def bind_direct(self, uid: str, node: str) -> None:
         """Bind a direct pod whose Binding the lifecycle has noted. Raises `CannotBind` if it has failed.
 
-        Do nothing if that Binding is over by now.
+        Do nothing if that Binding has ended meanwhile.
         """
         clear_at = 0.0
         try:
@@ -133,19 +132,19 @@ class Binder:
             raise
 
     async def _attempt(self, uid: str, node: str) -> CannotBind | None:
-        """Write the Binding of a direct pod once; return why it has failed, None if it hasn't or is over."""
-        found = self._registry.member(uid)
-        if found is None:
+        """Write the Binding of a direct pod once, unless it has ended meanwhile; return why it failed, if it did."""
+        _, member = self._registry.member(uid) or (None, None)
+        if member is None:
             return None
-        async with self._bindings.taken(found[1].pod.namespace, found[1].pod.size):
-            # Others may have had all slots for long.
-            found = self._registry.member(uid)
-            if found is None or not _is_under_way(found[1], node):
+        async with self._bindings.taken(member.pod.namespace, member.pod.size):
+            # The wait for a slot may have been long.
+            gang, member = self._registry.member(uid) or (None, None)
+            if gang is None or member is None or not _is_under_way(member, node):
                 return None
-            pod = found[1].pod
+            pod = member.pod
             if not self._lifecycle.may_bind(uid, node):
                 return CannotBind(f"node {node} has gone, or doesn't take pod {pod.key} any more")
-            annotations = self._annotations(*found)
+            annotations = self._annotations(gang, member)
             try:
                 async with asyncio.timeout(BIND_LIMIT):
                     await self._fence.write(lambda cluster: cluster.bind(pod, node, annotations))
@@ -175,7 +174,7 @@ class Binder:
             self._lifecycle.not_bound(uid, why)
 
     def _end_unclear(self, uid: str, why: str) -> None:
-        """Take note that a Binding without an answer can't take effect any more."""
+        """Record that it is too late for a Binding without an answer to take effect."""
         del self._unclear[uid]
         if uid not in self._under_way:
             self._lifecycle.not_bound(uid, why)

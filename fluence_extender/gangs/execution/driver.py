@@ -1,14 +1,22 @@
 """The loop of the service: observations go into the controller, its decisions go to the executor.
 
-One task decides. The writes run as tasks of their own, so that a slow API server delays no decision.
+One task decides. The writes run as tasks of their own, so that a slow API server delays no decision. Long computations
+run in a thread.
+
+Invariant: a process that ends doesn't wait for such a computation. (`asyncio.to_thread` and executors would make it
+wait.)
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 
 import structlog
 
@@ -16,29 +24,71 @@ from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Changed, Cluster, ListOwnPods, Observation
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.binder import Binder
-from fluence_extender.gangs.execution.executor import Executor
-from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.execution.job_writes import FORESEEING_AT_ONCE
-from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread, short_switch_interval
+from fluence_extender.gangs.execution.executor import DRY_RUNS_AT_ONCE, Executor
+from fluence_extender.gangs.execution.writes import Fence
 from fluence_extender.gangs.leadership.lease import ALONE, Leadership
-from fluence_extender.gangs.planning.decisions import Plan
-from fluence_extender.gangs.planning.view import View
+from fluence_extender.gangs.planning.view import Plan, View
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Resumable
 
 log = structlog.get_logger(__name__)
 
+# Computations in a thread.
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds after which a computing thread hands the interpreter over to another thread that waits for it."""
+
+_intervals_before: list[float] = []
+"""The switch interval before the first computation, once for each computation that is under way."""
+
+RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs a computation. The awaitable ends when the computation does, and raises what it raises."""
+
+
+async def run_in_thread(work: Callable[[], None]) -> None:
+    """Run ``work`` in a daemon thread."""
+    done: Future[None] = Future()
+    # From now on the future can't be cancelled, because the thread can't be cancelled either.
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="computation", daemon=True).start()
+    await asyncio.wrap_future(done)
+
+
+@contextmanager
+def short_switch_interval() -> Iterator[None]:
+    """Set the short switch interval within this context. Only the event loop's thread may enter and leave it."""
+    _intervals_before.append(_intervals_before[0] if _intervals_before else sys.getswitchinterval())
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        before = _intervals_before.pop()
+        if not _intervals_before:
+            sys.setswitchinterval(before)
+
+
+# The loop.
+
 GATHER = 0.01
 """The fewest seconds in which observations are gathered before a decision."""
 
 GATHER_MOST = 0.1
-"""The most seconds of gathering, also for observations that no decision waits for."""
+"""The most seconds of gathering, also if no observation is urgent."""
 
-RESTS = 2
-"""The gathering time is this many times as long as the last decision: a large gang causes thousands of changes."""
+GATHER_FACTOR = 2
+"""Gathering takes this many times as long as the last decision, because a large gang causes thousands of changes."""
 
 YIELDS = 8
-"""How often other work of the loop has its turn between two steps while some gangs aren't tried yet."""
+"""How often other tasks of the loop get their turn between two steps while some gangs aren't tried yet."""
 
 TICK = 1.0
 """Seconds between looks at the clock when nothing is observed."""
@@ -61,18 +111,18 @@ class Driver:
     ) -> None:
         self._clock = clock
         self._in_thread = in_thread
-        self._passing: asyncio.Task[None] | None = None
-        self._made: Plan | None = None
+        self._pass_under_way: asyncio.Task[None] | None = None
+        self._plan: Plan | None = None
         self._cluster = cluster
         self._controller = controller
         self._leadership = leadership
         self.fence = Fence(cluster, leadership, self._end_term)
         self._led = asyncio.Event()
-        self._stirred = asyncio.Event()
-        self._wake = asyncio.Event()
-        self._awaited: dict[str, asyncio.Event] = {}
+        self._something_new = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._pods_awaited: dict[str, asyncio.Event] = {}
         self._held_back: list[Observation] | None = None
-        self._gather = GATHER
+        self._gather_for = GATHER
         self._cut_short = False
         parts = controller.registry, controller.lifecycle, self.fence
         self.binder = Binder(*parts, lambda: self.leading, self.wake)
@@ -84,11 +134,11 @@ class Driver:
             self._held_back.append(seen)
             return
         self._controller.observe(seen)
-        self._stirred.set()
-        if _presses(seen) or self._controller.queue.outdated:
-            self._wake.set()
-        if self._awaited and isinstance(seen, Changed) and isinstance(seen.object, Pod):
-            shown = self._awaited.get(seen.object.uid)
+        self._something_new.set()
+        if _is_urgent(seen) or self._controller.queue.outdated:
+            self._urgent.set()
+        if self._pods_awaited and isinstance(seen, Changed) and isinstance(seen.object, Pod):
+            shown = self._pods_awaited.get(seen.object.uid)
             if shown is not None:
                 shown.set()
 
@@ -108,25 +158,25 @@ class Driver:
         self.wake()
 
     async def _find_shapes(self) -> None:
-        """Find out the shape of planned pods that don't exist yet, so that their places are held from the start."""
+        """Find out the shapes of expected pods, so that the places of those with a plan are held from the start."""
         expected_pods = self._controller.lifecycle.expected_pods
 
         async def ask(job: Resumable) -> None:
             try:
-                expected_pods.expected(job, await self._cluster.dry_run(job))
+                expected_pods.shapes_known(job, await self._cluster.dry_run(job))
             except ClusterError as error:
                 log.warning(
                     "planned pods aren't known yet", job=f"{job.namespace}/{job.name}", error=str(error)
                 )
 
-        jobs = expected_pods.unshaped()
-        for first in range(0, len(jobs), FORESEEING_AT_ONCE):
-            await asyncio.gather(*map(ask, jobs[first : first + FORESEEING_AT_ONCE]))
+        jobs = expected_pods.without_shapes()
+        for first in range(0, len(jobs), DRY_RUNS_AT_ONCE):
+            await asyncio.gather(*map(ask, jobs[first : first + DRY_RUNS_AT_ONCE]))
 
     def wake(self) -> None:
         """Have the next decision made at once rather than at the next tick."""
-        self._stirred.set()
-        self._wake.set()
+        self._something_new.set()
+        self._urgent.set()
 
     @property
     def leading(self) -> bool:
@@ -134,15 +184,15 @@ class Driver:
         return self._controller.leading and self._leadership.holds
 
     async def lead(self, look: ListOwnPods) -> None:
-        """Begin to decide, after a look at the writes of the previous leader. ``look`` gets the versions that we know.
+        """Begin to decide, after a ``look`` at our pods, which shows what the previous leader has written.
 
         Raises what the look raises, and `NotLeading` if the lead is lost meanwhile.
         """
         try:
-            seen = await look(self._controller.begin_look())
+            own_pods = await look(self._controller.begin_look())
             await self._find_shapes()
             await self.fence.confirmed()
-            self._controller.lead(seen)
+            self._controller.lead(own_pods)
         finally:
             self._controller.end_look()
         self._led.set()
@@ -165,11 +215,11 @@ class Driver:
 
     async def seen(self, uid: str, seconds: float) -> None:
         """Wait until the watch shows the pod ``uid``, but no longer than ``seconds``."""
-        shown = self._awaited.setdefault(uid, asyncio.Event())
+        shown = self._pods_awaited.setdefault(uid, asyncio.Event())
         try:
             await _within(seconds, shown)
         finally:
-            self._awaited.pop(uid, None)
+            self._pods_awaited.pop(uid, None)
 
     async def led(self, seconds: float) -> None:
         """Wait until we lead, but no longer than ``seconds``."""
@@ -179,45 +229,47 @@ class Driver:
         """Decide and act until cancelled."""
         try:
             while True:
-                await self._rest()
-                self._stirred.clear()
-                self._wake.clear()
+                await self._wait_until_due()
+                self._something_new.clear()
+                self._urgent.clear()
                 began = self._clock()
                 self.step()
                 took = self._clock() - began
-                self._gather = GATHER if self._wake.is_set() else min(max(GATHER, RESTS * took), GATHER_MOST)
+                self._gather_for = (
+                    GATHER if self._urgent.is_set() else min(max(GATHER, GATHER_FACTOR * took), GATHER_MOST)
+                )
         finally:
-            if self._passing is not None:
-                self._passing.cancel()
+            if self._pass_under_way is not None:
+                self._pass_under_way.cancel()
             self.executor.cancel()
             await self.executor.finish()
 
-    async def _rest(self) -> None:
-        """Wait until a decision is due. If the last one was cut short, only give other work its turn."""
+    async def _wait_until_due(self) -> None:
+        """Wait until a decision is due. If the last one was cut short, only give other tasks their turn."""
         if self._cut_short:
             for _ in range(YIELDS):
                 await asyncio.sleep(0)
             return
-        await _within(TICK, self._stirred)
-        if self._stirred.is_set():
-            await _within(GATHER_MOST, self._wake)
-        if self._wake.is_set():
-            await asyncio.sleep(self._gather)
+        await _within(TICK, self._something_new)
+        if self._something_new.is_set():
+            await _within(GATHER_MOST, self._urgent)
+        if self._urgent.is_set():
+            await asyncio.sleep(self._gather_for)
 
     def step(self) -> None:
         """Decide once, and start to carry it out."""
         if self._controller.leading and not self._leadership.holds:
             self.stand_down()
         self._cut_short = False
-        made, self._made = self._made, None
+        plan, self._plan = self._plan, None
         try:
             view = self._controller.begin()
             if view is not None:
-                self._passing = asyncio.create_task(self._pass(view))
-            actions = self._controller.finish(made)
+                self._pass_under_way = asyncio.create_task(self._pass(view))
+            actions = self._controller.finish(plan)
         except Exception:
             log.exception("planning failed; trying again at the next change")
-            if made is not None:
+            if plan is not None:
                 self._controller.lifecycle.passes.drop()
             return
         self.executor.start(actions)
@@ -226,16 +278,16 @@ class Driver:
             self.wake()
 
     async def passed(self) -> bool:
-        """Wait until the pass under way is over; return whether the next step has its plan to carry out."""
-        if self._passing is not None:
-            await self._passing
-        return self._made is not None
+        """Wait until the pass under way is over; return whether the next step has a plan to carry out."""
+        if self._pass_under_way is not None:
+            await self._pass_under_way
+        return self._plan is not None
 
     async def _pass(self, view: View) -> None:
         """Make a pass, whose plan is carried out by the next step."""
 
         def work() -> None:
-            self._made = self._controller.plan(view)
+            self._plan = self._controller.plan(view)
 
         try:
             with short_switch_interval():
@@ -247,11 +299,11 @@ class Driver:
         self.wake()
 
 
-def _presses(seen: Observation) -> bool:
+def _is_urgent(seen: Observation) -> bool:
     """Return whether a decision may be due at once.
 
-    No decision is due for a pod of ours that has its node, while it lives. Several changes of each such pod follow its
-    placement, and other gangs depend on them only where there are reservations.
+    A living pod of ours that has its node isn't urgent. Such a pod changes several times after its placement, and other
+    gangs depend on that only where there are reservations.
     """
     if not isinstance(seen, Changed) or not isinstance(seen.object, Pod):
         return True

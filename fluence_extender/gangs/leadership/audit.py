@@ -1,10 +1,11 @@
 """The audit while the service runs: it compares the ledger with the cluster, and repairs what differs.
 
-The audit compares the objects as the watch shows them. Now and then it also lists our pods, which reveals lost
-observations. It works in slices of milliseconds, between which observations come in and filter calls are answered. Each
-object is compared and repaired within one slice, so a change between slices is never taken for drift.
+The audit compares the ledger with the objects as the watch has shown them. Now and then it also lists our pods, which
+reveals changes that the watch has missed. It works in slices of milliseconds, between which observations come in and
+filter calls are answered. Each object is compared and repaired within one slice, so a change between slices is never
+taken for drift.
 
-Invariant: a repair never moves a bound pod. If the ledger doesn't hold a planned place, the gang is planned anew.
+Invariant: a repair never moves a bound pod. If the ledger doesn't hold a planned place, the gang is planned again.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ SHOWN_WITHIN = 5.0
 class Auditor:
     """Audits ``controller`` every ``every`` seconds.
 
-    ``count`` is called with the kind of each drift. ``look`` lists our pods (None: they aren't listed). ``watching``
-    returns whether the watch is connected. ``done`` is called after each audit.
+    ``count`` is called with the kind of each drift. ``look`` lists our pods; without it they aren't listed.
+    ``watching`` returns whether the watch is connected. ``done`` is called after each audit.
     """
 
     def __init__(
@@ -68,45 +69,45 @@ class Auditor:
                 continue
             audits += 1
             try:
-                found = await self.audit()
+                drifts = await self.audit()
                 if self._look is not None and audits % LOOK_EVERY == 1:
-                    found += await self.compare_with_a_fresh_list(self._look)
+                    drifts += await self.compare_with_a_fresh_list(self._look)
             except Exception:
                 log.exception("an audit failed; the next one tries again")
                 continue
             self._done()
-            if found:
+            if drifts:
                 mended()
 
     async def audit(self) -> list[Drift]:
         """Compare everything once; repair the drifts, and return them."""
-        found: list[Drift] = []
+        drifts: list[Drift] = []
         began = time.perf_counter()
         for drift in self.comparisons():
             if drift is not None:
-                self._mend(drift)
-                found.append(drift)
+                self._repair(drift)
+                drifts.append(drift)
             if time.perf_counter() - began > SLICE:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-        return found
+        return drifts
 
     def comparisons(self) -> Iterator[Drift | None]:
-        """Compare one object after the other; return for each how it differs. Nothing is repaired."""
+        """Compare one object after the other; yield for each how it differs, None if it doesn't. Repair nothing."""
         controller, ledger = self._controller, self._controller.ledger
         for uid in dict.fromkeys(chain(controller.pods, ledger.holdings, ledger.foreign)):
-            found = controller.member(uid)
-            place = found[1].assignment if found is not None else None
+            _, member = controller.member(uid) or (None, None)
+            place = member.assignment if member is not None else None
             yield audit.of_pod(ledger, uid, controller.pods.get(uid), place)
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
             yield audit.of_node(ledger, name, controller.eligibility.nodes.get(name))
 
-    def _mend(self, drift: Drift) -> None:
+    def _repair(self, drift: Drift) -> None:
         self._count(drift.kind)
         if drift.kind is DriftKind.NODE_DIFFERS:
-            take_node_anew(self._controller, drift.subject)
+            _count_node_again(self._controller, drift.subject)
         else:
-            take_pod_anew(self._controller, drift.uid)
+            _count_pod_again(self._controller, drift.uid)
         log.error(
             "drift found and mended",
             kind=str(drift.kind),
@@ -119,7 +120,7 @@ class Auditor:
     # The cluster itself.
 
     async def compare_with_a_fresh_list(self, look: ListOwnPods) -> list[Drift]:
-        """Find what the watch has missed of our own pods, and take it in.
+        """Find changes of our own pods that the watch has missed, and take them in.
 
         A list that differs from what the watch showed before is only a suspicion. The watch has missed the change if it
         hasn't shown it a while later, and a second list still shows the same.
@@ -149,54 +150,54 @@ class Auditor:
         for uid, pod in suspected.items():
             if uid not in confirmed or confirmed[uid] != pod or now.get(uid) != before.get(uid):
                 continue
-            known = self._controller.pods.get(uid)
-            about = pod or known
+            watched = self._controller.pods.get(uid)
+            about = pod or watched
             if about is None:
                 continue
-            found = f"version {known.resource_version}" if known is not None else "unknown"
+            shown = f"version {watched.resource_version}" if watched is not None else "unknown"
             expected = f"version {pod.resource_version}" if pod is not None else "gone"
-            drift = Drift(DriftKind.MISSED_BY_WATCH, about.key, found, expected, uid)
+            drift = Drift(DriftKind.MISSED_BY_WATCH, about.key, shown, expected, uid)
             self._count(drift.kind)
             self._controller.observe(Changed(Kind.POD, pod) if pod is not None else Deleted(Kind.POD, about))
             log.error(
                 "the watch has missed a pod; taken in",
                 object=about.key,
                 uid=uid,
-                found=found,
+                found=shown,
                 expected=expected,
             )
             yield drift
 
 
-def _differences(look: OwnPods, known: Mapping[str, str]) -> dict[str, Pod | None]:
-    """Return how a list differs from ``known``: the pods by uid, None for one that is gone."""
-    found: dict[str, Pod | None] = {pod.uid: pod for pod in look.changed}
-    found.update((uid, None) for uid in known if uid not in look.uids)
-    return found
+def _differences(look: OwnPods, versions: Mapping[str, str]) -> dict[str, Pod | None]:
+    """Return how a list differs from the ``versions`` that the watch showed: pods by uid, None for one that is gone."""
+    differences: dict[str, Pod | None] = {pod.uid: pod for pod in look.changed}
+    differences.update((uid, None) for uid in versions if uid not in look.uids)
+    return differences
 
 
-def take_pod_anew(controller: Controller, uid: str) -> None:
-    """Have the ledger count what a pod uses if it has its node; otherwise its place is taken back."""
-    ledger, pod, found = controller.ledger, controller.pods.get(uid), controller.member(uid)
+def _count_pod_again(controller: Controller, uid: str) -> None:
+    """Have the ledger count what a pod uses if it has its node; otherwise take its place back."""
+    ledger, pod = controller.ledger, controller.pods.get(uid)
+    gang, member = controller.member(uid) or (None, None)
     runs = pod is not None and bool(pod.node) and not pod.finished
     ledger.drop_foreign(uid)
     ledger.release(uid)
-    if found is None:
+    if gang is None or member is None:
         if pod is not None and runs:
             ledger.put_foreign(pod)
         return
-    gang, member = found
     controller.registry.dirty.add(gang.key)
     if runs:
         gang.bind(uid, ledger.adopt(member.pod, gang.key, Firmness.BOUND))
     elif not member.bound:
-        gang.take_back(uid)
+        gang.unplace(uid)
     else:
         gang.change(uid, assignment=None)
 
 
-def take_node_anew(controller: Controller, name: str) -> None:
-    """Have the ledger count a node and its pods anew."""
+def _count_node_again(controller: Controller, name: str) -> None:
+    """Have the ledger count a node and its pods again."""
     controller.ledger.drop_node(name)
     node = controller.eligibility.nodes.get(name)
     if node is not None:

@@ -16,7 +16,7 @@ import structlog
 from fluence_extender.cluster.errors import ClusterError, NotLeading
 from fluence_extender.cluster.port import Lease, ListOwnPods
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, NEVER, ByLease, Term, since_boot
+from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, LONG_AGO, ByLease, Term, since_boot
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +27,7 @@ MarkLeader = Callable[[], Awaitable[None]]
 """Has the Service select this replica. Raises `ClusterError` or `NotLeading`."""
 
 AT_LEAST = 0.1
-"""Seconds between two reads of the Lease."""
+"""The fewest seconds between two reads of the Lease."""
 
 READS = 30
 """Reads in one duration of the Lease."""
@@ -35,13 +35,13 @@ READS = 30
 USUAL = 15.0
 """Seconds that count as the duration of a Lease without a holder: kube-scheduler's default."""
 
-AGAIN = 0.5
-"""Seconds until a failed look is repeated."""
+RETRY = 0.5
+"""Seconds until a failed takeover is tried again, and between two checks whether this replica leads."""
 
-UNMARKED_AGAIN = 5.0
-"""Seconds until a failed mark is repeated."""
+MARK_RETRY = 5.0
+"""Seconds until a failed mark is tried again."""
 
-MARKED_EVERY = 30.0
+MARK_EVERY = 30.0
 """Seconds after which the leader's mark is checked again, because anybody may remove it."""
 
 
@@ -89,18 +89,18 @@ class Election:
     async def _pause(self) -> None:
         await asyncio.sleep(AT_LEAST)
         now = self._clock()
-        next_one = self._asked + self._duration / READS
-        if now < self._leadership.begins_at < next_one:
-            next_one = self._leadership.begins_at
+        next_read = self._asked + self._duration / READS
+        if now < self._leadership.begins_at < next_read:
+            next_read = self._leadership.begins_at
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(next_one - now):
+            async with asyncio.timeout(next_read - now):
                 await self._poked.wait()
         self._poked.clear()
 
     async def _ask(self) -> None:
         self._asked = self._clock()
         try:
-            # A later answer would come too late to keep the lead.
+            # An answer after this time would come too late to keep the lead.
             lease = await self._read(ASKED_OF_DURATION * self._duration)
         except ClusterError as error:
             if not self._failure:
@@ -134,13 +134,13 @@ class Election:
                 await self._driver.lead(self._look)
             except (ClusterError, NotLeading) as error:
                 log.warning("taking over failed; trying again", error=str(error))
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY)
                 continue
             except Exception:
                 log.exception("taking over failed; trying again")
-                # What was begun of it is given up: nothing is decided with a part of the facts.
+                # It may be half done, and nothing must be decided with only a part of the facts.
                 self._driver.stand_down()
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY)
                 continue
             log.info("leading", holder=term[0], transitions=term[1], seconds=round(self._clock() - began, 3))
             break
@@ -154,16 +154,16 @@ async def keep_marked(
 
     Nothing that the leader does depends on this. A failure is logged, and the mark is tried again.
     """
-    due = NEVER
+    due = LONG_AGO
     while True:
         if not leading():
-            due = NEVER
+            due = LONG_AGO
         elif clock() >= due:
             try:
                 await mark()
             except (ClusterError, NotLeading) as error:
                 log.warning("the Service doesn't select this leader yet; trying again", error=str(error))
-                due = clock() + UNMARKED_AGAIN
+                due = clock() + MARK_RETRY
             else:
-                due = clock() + MARKED_EVERY
-        await asyncio.sleep(AGAIN)
+                due = clock() + MARK_EVERY
+        await asyncio.sleep(RETRY)

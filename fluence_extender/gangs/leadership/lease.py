@@ -36,7 +36,7 @@ OURS_OF_DURATION = 2 / 3
 """The part of a Lease's duration in which its holder writes: kube-scheduler's renewDeadline over leaseDuration."""
 
 ASKED_OF_DURATION = 1 / 6
-"""The part of it for which the holder may write after a read, and within which the next read has to be answered."""
+"""The part of it for which the holder may write after a read. The next read has to be answered within this time."""
 
 BEGUN_OF_DURATION = 1 / 12
 """The part of it for which we must hold the Lease before we write."""
@@ -44,7 +44,8 @@ BEGUN_OF_DURATION = 1 / 12
 UNDER_WAY_OF_DURATION = 1 / 15
 """The part of it within which a write under way arrives."""
 
-NEVER = float("-inf")
+LONG_AGO = float("-inf")
+"""Stands for the time of an event that hasn't happened."""
 
 Term = tuple[str, int]
 """One holder's term: its identity and the number of transitions before it."""
@@ -96,11 +97,16 @@ class ByLease:
         self.clock = clock
         self._lease: Lease | None = None
         self._longest = 0.0
-        self._looked = NEVER
-        self._renewed_after = NEVER
-        self._changed = NEVER
-        self._began = NEVER
-        self._left = NEVER
+        self._last_read = LONG_AGO
+        """When the last read that was answered was requested: q above."""
+        self._renewed_after = LONG_AGO
+        """When the read before the one that first showed the newest renewal was requested: r above."""
+        self._changed = LONG_AGO
+        """When we learned of the newest renewal."""
+        self._began = LONG_AGO
+        """When we learned that the lead began, or continued after it had run out: b above."""
+        self._changed_hands = LONG_AGO
+        """When we learned that the Lease changed hands, if rule 4 applies: h above."""
 
     def saw(self, lease: Lease | None, requested_at: float) -> None:
         """Take in the Lease (None: there is none) that was requested at ``requested_at`` on our clock."""
@@ -112,57 +118,57 @@ class ByLease:
                 self._began = now
             self._lease = lease
             self._longest = max(self._longest, lease.duration if lease is not None and lease.holder else 0.0)
-            self._renewed_after = self._looked
+            self._renewed_after = self._last_read
             self._changed = now
-        self._looked = requested_at
+        self._last_read = requested_at
 
     def _change_hands(self, now: float) -> None:
         """Record that the holder has changed. The previous one may not know it yet."""
         self._began = now
-        if now - self._looked >= BEGUN_OF_DURATION * self._longest or not self._silent:
-            self._left = now
+        if now - self._last_read >= BEGUN_OF_DURATION * self._longest or not self._silent:
+            self._changed_hands = now
 
     @property
     def _silent(self) -> bool:
-        """Whether at our last read no replica wrote any more, except those that had lost the Lease before."""
+        """Whether the holder's lead had run out by our last read. Holders before it may still write."""
         if self._lease is None or not self._lease.holder:
             return True
-        return self._looked >= self._changed + OURS_OF_DURATION * self._lease.duration
+        return self._last_read >= self._changed + OURS_OF_DURATION * self._lease.duration
 
     @property
     def _runs_out(self) -> float:
-        """When the last renewal no longer allows writing; -inf without a Lease."""
+        """Until when the last renewal allows writing, `LONG_AGO` without a Lease."""
         if self._lease is None:
-            return NEVER
+            return LONG_AGO
         return self._renewed_after + OURS_OF_DURATION * self._lease.duration
 
     @property
     def silent_at(self) -> float:
         """When the previous holder has stopped writing, on our clock."""
-        return self._left + (ASKED_OF_DURATION + UNDER_WAY_OF_DURATION) * self._longest
+        return self._changed_hands + (ASKED_OF_DURATION + UNDER_WAY_OF_DURATION) * self._longest
 
     @property
     def begins_at(self) -> float:
-        """When a read that shows the holder lets it write, on our clock."""
+        """From when on a read that shows the holder lets it write, on our clock."""
         return max(self._began + BEGUN_OF_DURATION * self._longest, self.silent_at)
 
     @property
     def holds(self) -> bool:
-        """Whether the Lease is ours, was renewed recently enough, and no other replica writes any more."""
+        """Whether the Lease is ours and was renewed recently enough, and all other replicas have stopped writing."""
         if self._lease is None or not self._ours(self._lease):
             return False
-        return self._looked >= self.begins_at and self.clock() < self._runs_out
+        return self._last_read >= self.begins_at and self.clock() < self._runs_out
 
     @property
     def leads(self) -> bool:
-        """Whether the Lease was also read recently enough."""
+        """Whether we hold the Lease, and have read it recently enough."""
         if self._lease is None or not self.holds:
             return False
-        return self.clock() < self._looked + ASKED_OF_DURATION * self._lease.duration
+        return self.clock() < self._last_read + ASKED_OF_DURATION * self._lease.duration
 
     @property
     def term(self) -> Term | None:
-        """The current term, None if there is none. Knowledge of an earlier term may be out of date."""
+        """Our current term, None if we don't hold the Lease. What we knew in another term may be out of date."""
         return _term(self._lease) if self.holds else None
 
     @property
@@ -183,7 +189,7 @@ class ByLease:
             return ""
         if self.clock() >= self._runs_out:
             return "the lease hasn't been seen renewed lately"
-        if self._looked < self.begins_at:
+        if self._last_read < self.begins_at:
             return "the lease was taken just now, and the one before may not know it yet"
         return "the lease hasn't been read lately"
 

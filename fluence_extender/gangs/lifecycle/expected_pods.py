@@ -1,17 +1,18 @@
 """Workloads that are placed before their pods exist.
 
 Admission suspends such a workload when it is created. The service expects its pods, and places them as a gang. Then one
-patch resumes the workload. For a Job whose pods can be told apart by their indexes, the patch writes a plan into the
-pod template: the node of each index. The API server binds the pods that are created within `BINDS_FOR` seconds of the
-plan to these nodes. So the place of an expected pod isn't changed meanwhile: its Binding may exist, as that of a pod
-that the service binds itself.
+patch resumes the workload. For a Job whose pods differ in their indexes, the patch writes a plan into the pod template:
+the node of each index. The API server binds the pods that are created within `BINDS_FOR` seconds of the plan to these
+nodes. So the place of an expected pod isn't changed during that time: its Binding may exist. The same is true of a pod
+that the service is binding itself.
 
 A pod without a node takes over a place that is held: that of its index if there is a plan, otherwise that of any
-expected pod of its role. Then it is bound or steered like any other pod. If a place is lost, the member is placed anew
-beside the others of its gang, as in every gang that has begun.
+expected pod of its role. Then it is bound or steered like any other pod. If a place is lost, the member gets another
+one that suits the rest of its gang, as in every gang that has begun.
 
-Places of pods that aren't created in time are given back: a pod that comes later waits in line. Only a gang that has
-had all its nodes keeps the places of a plan: each index that isn't done has one pod, real or expected.
+Places of pods that aren't created in time are given back, and a pod that comes later waits in line. There is one
+exception: a gang that has had all its nodes keeps the places of a plan, so that each index that isn't done has one pod,
+real or expected.
 
 If the pods can't be known beforehand, the workload is resumed at once, and its pods wait like any others. Below, "Job"
 includes all such workloads.
@@ -28,8 +29,8 @@ from dataclasses import replace
 
 from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.gangs.execution.actions import Action, FindShapes, Resume
-from fluence_extender.gangs.lifecycle.core_parts import CoreParts
-from fluence_extender.gangs.lifecycle.expected_allowance import MOST_AT_ONCE, Allowance, UncreatedPods
+from fluence_extender.gangs.lifecycle.namespace_quotas import MOST_AT_ONCE, Allowance, UncreatedPods
+from fluence_extender.gangs.lifecycle.places import CoreParts
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.job_pods import JobPods, completion_index, role
@@ -39,13 +40,13 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, MpiJob, Resumable
 
 MOST_UNKNOWN = 256
-"""The most waiting workloads that are expected before a replica begins to decide: no more get reservations."""
+"""The most waiting workloads whose pods are expected before a replica begins to decide: no more get reservations."""
 
 LOOK_EVERY = 0.5
 """Seconds between two checks whether the expected pods of a resumed Job have lapsed."""
 
 LONGEST_PLAN = 200 * 1024 - 32
-"""The most bytes of a plan's node names. The policy takes 200 KiB, with the time until which it binds pods."""
+"""The most bytes of a plan's node names. The policy accepts 200 KiB, which include the time until which it binds."""
 
 
 class ExpectedPods:
@@ -54,13 +55,13 @@ class ExpectedPods:
     ``leading`` says whether this replica decides.
     """
 
-    def __init__(self, core: CoreParts, admission: QueueAdmission, refused: UncreatedPods) -> None:
+    def __init__(self, core: CoreParts, admission: QueueAdmission, uncreated: UncreatedPods) -> None:
         self._registry = core.registry
         self._ledger = core.ledger
         self._limits = core.limits
         self._clock = core.clock
         self._admission = admission
-        self._refused = refused
+        self._uncreated = uncreated
         self._jobs: dict[str, JobPods] = {}
         self._changed: set[str] = set()
         self._open: set[str] = set()
@@ -70,7 +71,7 @@ class ExpectedPods:
 
     def jobs(self) -> list[Resumable]:
         """Return the workloads that are placed before their pods exist."""
-        return [one.job for one in self._jobs.values()]
+        return [tracked.job for tracked in self._jobs.values()]
 
     # Observations.
 
@@ -110,25 +111,25 @@ class ExpectedPods:
         self._changed.add(tracked.job.uid)
         if self._registry.member(pod.uid) is not None:
             return None
-        tracked.since = self._clock()
         _, index = completion_index(pod) or ("", -1)
         if tracked.takes_any:
-            # Any expected pod of its role will do, even one that waits; otherwise both would get a place.
-            alike = [one for one, other in sorted(tracked.expected.items()) if role(other) == role(pod)]
-            placed = (one for one in alike if tracked.expected[one].uid in self._ledger.holdings)
-            index = next(placed, alike[0] if alike else index)
+            # It takes over any expected pod of its role, even one that waits. Otherwise both would get a place.
+            same_role = [at for at, other in sorted(tracked.expected.items()) if role(other) == role(pod)]
+            placed = (at for at in same_role if tracked.expected[at].uid in self._ledger.holdings)
+            index = next(placed, same_role[0] if same_role else index)
         tracked.lapsed -= {index}
         expected = tracked.expected.get(index)
         if expected is None or pod.finished or not self._registry.take_over(expected.uid, pod):
             return None
         del tracked.expected[index]
+        # Any other pod may name the Job as its owner, so it gives the expected pods no more time.
+        tracked.since = self._clock()
         self._allowance.count(tracked.job.namespace, -1)
         tracked.counted -= 1
-        found = self._registry.member(pod.uid)
-        self._ledger.hand_over(expected.uid, pod, found[0].key if found is not None else None)
-        if found is not None and not pod.node and found[1].assignment is not None:
+        gang, member = self._registry.member(pod.uid) or (None, None)
+        self._ledger.hand_over(expected.uid, pod, gang.key if gang is not None else None)
+        if gang is not None and member is not None and not pod.node and member.assignment is not None:
             # It was created without its node, so it has to be bound or steered like any other pod.
-            gang, member = found
             gang.change(pod.uid, written=replace(member.written.again(), binding=False))
         return expected
 
@@ -138,7 +139,7 @@ class ExpectedPods:
         if tracked is None and (name := mpi_job_name(pod)):
             mpi_job = self._registry.workloads.find(MpiJob, pod.namespace, name)
             tracked = self._jobs.get(mpi_job.uid) if mpi_job is not None else None
-        # Pods may name any owner.
+        # A pod may name the owner of a pod in another namespace.
         return tracked if tracked is not None and tracked.job.namespace == pod.namespace else None
 
     def _pods_of(self, tracked: JobPods) -> list[Pod]:
@@ -147,7 +148,7 @@ class ExpectedPods:
         # Any pod may have the name of a Job in a label, while a launcher has that of its MPIJob.
         uids = [*naming(job.namespace, job.uid)]
         uids += naming(job.namespace, job.name) if isinstance(job, MpiJob) else ()
-        pods = [found[1].pod for uid in uids if (found := self._registry.member(uid)) is not None]
+        pods = (member.pod for _, member in filter(None, map(self._registry.member, uids)))
         return [pod for pod in pods if not pod.expected and self._workload_of(pod) is tracked]
 
     def pod_gone(self, pod: Pod) -> None:
@@ -155,14 +156,14 @@ class ExpectedPods:
         if (tracked := self._workload_of(pod)) is not None:
             self._changed.add(tracked.job.uid)
 
-    def expected(self, job: Resumable, pods: Sequence[Pod]) -> None:
-        """Take in the pods that the API server would create for the workload, one for each shape."""
+    def shapes_known(self, job: Resumable, pods: Sequence[Pod]) -> None:
+        """Take in the pods that the API server would create for the workload, one of each shape."""
         tracked = self._jobs.get(job.uid)
         if tracked is not None:
             tracked.asked = False
             self._changed.add(job.uid)
             if tracked.job.generation == job.generation and pods:
-                tracked.take(pods)
+                tracked.take_shapes(pods)
 
     def shapes_unknown(self, uid: str, why: str = "") -> None:
         """Record why the API server refuses pods of the Job, "" if it couldn't answer."""
@@ -173,9 +174,9 @@ class ExpectedPods:
             self._changed.add(uid)
 
     def write_failed(self, uid: str) -> list[str]:
-        """Record that the patch which resumes the Job has failed, so that it is decided anew.
+        """Record that the patch which resumes the Job has failed, so that it is decided again.
 
-        Return its expected pods that are bound if the patch takes effect.
+        Return its expected pods that are bound if the patch takes effect all the same.
         """
         tracked = self._jobs.get(uid)
         if tracked is None:
@@ -192,26 +193,29 @@ class ExpectedPods:
     def _members(self, tracked: JobPods) -> list[tuple[Gang, Member]]:
         """Return the members of a workload that are expected, with their gangs."""
         members = (self._registry.member(pod.uid) for pod in tracked.expected.values())
-        return [one for one in members if one is not None]
+        return list(filter(None, members))
 
     # Decisions.
 
     def lead(self, leading: bool) -> None:
-        """Begin to expect pods, or stop if this replica doesn't lead: the next `changes` removes those expected."""
+        """Begin to expect pods, or stop if this replica isn't ``leading``: then the next `changes` removes them all."""
         self.leading = leading
         self._changed.update(self._jobs)
-        for one in self._jobs.values():
-            one.asked, one.written = False, False
+        for tracked in self._jobs.values():
+            tracked.asked, tracked.written = False, False
 
-    def unshaped(self) -> list[Resumable]:
-        """Return the Jobs whose pods' shape has to be known first: those with a plan, and the first in line.
+    def without_shapes(self) -> list[Resumable]:
+        """Return the Jobs whose pods' shapes have to be known first: those with a plan, and the first in line.
 
         No gang behind them may be tried before them.
         """
-        unshaped = [one for one in self._jobs.values() if not one.ended and self._is_unshaped(one)]
-        unshaped.sort(key=lambda one: (one.job.suspended, self._admission.turn_of(one.job, one.age)))
-        most = MOST_UNKNOWN + sum(not one.job.suspended for one in unshaped)
-        return [one.job for one in unshaped[:most]]
+        without = [
+            tracked for tracked in self._jobs.values() if not tracked.ended and self._needs_shapes(tracked)
+        ]
+        turn = self._admission.turn_of
+        without.sort(key=lambda tracked: (tracked.job.suspended, turn(tracked.job, tracked.age)))
+        most = MOST_UNKNOWN + sum(not tracked.job.suspended for tracked in without)
+        return [tracked.job for tracked in without[:most]]
 
     @property
     def unfinished(self) -> bool:
@@ -219,13 +223,13 @@ class ExpectedPods:
         return any(self._is_due(self._jobs[uid]) for uid in self._changed)
 
     def _is_due(self, tracked: JobPods) -> bool:
-        return tracked.ended or not tracked.waits or self._allowance.now(tracked.job.namespace) > 0
+        return tracked.ended or not tracked.waits or self._allowance.allowed_now(tracked.job.namespace) > 0
 
     def changes(self, whole: bool = False) -> tuple[list[Pod], list[Pod]]:
         """Return the expected pods to remove, and those that are new or have changed.
 
-        For Jobs that wait or are gone, each namespace has a bound on changes, unless ``whole``; the rest is left for
-        the next call.
+        Unless ``whole``, the number of changes is bounded for each namespace where Jobs wait or are gone. The rest is
+        left for the next call.
         """
         gone: list[Pod] = []
         coming: list[Pod] = []
@@ -234,10 +238,10 @@ class ExpectedPods:
         for uid in self._in_order():
             tracked = self._jobs[uid]
             if tracked.counted and not (whole or self._is_due(tracked)):
-                # Its namespace has to wait, so which of its pods are missing needn't be found out now.
+                # Its namespace has to wait, so it doesn't matter now which of its pods are missing.
                 continue
             namespace, pods = tracked.job.namespace, self._pods_of(tracked)
-            expects = self.leading and not tracked.ended and tracked.shaped(pods)
+            expects = self.leading and not tracked.ended and tracked.ensure_shapes(pods)
             wanted = self._wanted(tracked, pods) if expects else {}
             surplus = [index for index in tracked.expected if index not in wanted]
             missing = [
@@ -250,7 +254,7 @@ class ExpectedPods:
             removed = surplus[:most] if tracked.ended else surplus
             added = missing
             if tracked.waits:
-                added = missing[: most if whole else min(most, self._allowance.now(namespace))]
+                added = missing[: most if whole else min(most, self._allowance.allowed_now(namespace))]
                 self._allowance.spend(namespace, len(added))
             left[namespace] = max(most - len(added) - len(removed), 0)
             gone.extend(tracked.expected.pop(index) for index in removed)
@@ -268,8 +272,9 @@ class ExpectedPods:
         """Look again at the Jobs whose JobSets were suspended or resumed."""
         touched = self._registry.touched_job_sets
         if touched:
-            names = ((uid, (one.job.namespace, one.job.job_set)) for uid, one in self._jobs.items())
-            self._changed.update(uid for uid, name in names if name in touched)
+            for uid, tracked in self._jobs.items():
+                if (tracked.job.namespace, tracked.job.job_set) in touched:
+                    self._changed.add(uid)
             touched.clear()
 
     def _in_order(self) -> list[str]:
@@ -283,40 +288,43 @@ class ExpectedPods:
         return sorted(self._changed, key=key)
 
     def _up_to_date(self, tracked: JobPods, pods: Sequence[Pod]) -> None:
-        """Note that all pods of a Job are expected that have to be, and forget a Job that has ended."""
+        """Note that exactly the right pods of a Job are expected, and forget a Job that has ended."""
         uid = tracked.job.uid
         self._changed.discard(uid)
         self._open.discard(uid)
-        if tracked.ended or tracked.spent:
+        if tracked.ended or tracked.expects_no_more:
             del self._jobs[uid]
         elif self.leading and tracked.needs_looks(pods):
             tracked.look_at = 0.0
             self._open.add(uid)
 
     def _wanted(self, tracked: JobPods, pods: Sequence[Pod]) -> dict[int, str]:
-        """Return the indexes of a Job whose pods are to be expected, each with its node; refuse a Job with too many."""
+        """Return the indexes of a Job whose pods are to be expected, each with its node.
+
+        A waiting Job for whose pods its namespace has no allowance is refused, so that none is expected.
+        """
         if tracked.waits and tracked.indexes - tracked.counted > self._allowance.room(tracked.job.namespace):
             tracked.refused = "its namespace has too many pods that don't exist yet"
         return tracked.missing(pods)
 
-    def _is_unshaped(self, tracked: JobPods) -> bool:
-        """Return whether a Job's pods are to be expected, and what they have in common isn't known."""
+    def _needs_shapes(self, tracked: JobPods) -> bool:
+        """Return whether a Job's pods are to be expected and their shapes aren't known."""
         if tracked.shapes:
             return False
         pods = self._pods_of(tracked)
-        return bool(self._wanted(tracked, pods)) and not tracked.shaped(pods)
+        return bool(self._wanted(tracked, pods)) and not tracked.ensure_shapes(pods)
 
     def resumes(self, gang: Gang, members: Iterable[Member]) -> Iterator[Resume]:
         """Yield the patches that resume the Jobs of expected members of ``gang``, all of which have places."""
         by_job: dict[str, list[Member]] = {}
         for member in members:
-            by_job.setdefault(_workload(member.pod), []).append(member)
-        for uid, some in by_job.items():
+            by_job.setdefault(_workload_uid(member.pod), []).append(member)
+        for uid, members_of_job in by_job.items():
             tracked = self._jobs.get(uid)
             if tracked is None:
                 continue
-            plan = self._resume(tracked, some) if tracked.waits and not tracked.written else None
-            for member in some:
+            plan = self._resume(tracked, members_of_job) if tracked.waits and not tracked.written else None
+            for member in members_of_job:
                 node = member.assignment.node if member.assignment is not None else None
                 binding = member.binding or (plan is not None and plan.bound)
                 written = replace(member.written, node=node, binding=binding)
@@ -326,46 +334,53 @@ class ExpectedPods:
                 yield plan
 
     def _resume(self, tracked: JobPods, members: Iterable[Member]) -> Resume:
-        job, places = tracked.job, {one.pod.uid: one for one in members}
-        nodes = {uid: one.assignment.node for uid, one in places.items() if one.assignment is not None}
+        job, by_uid = tracked.job, {member.pod.uid: member for member in members}
+        nodes = {
+            uid: member.assignment.node for uid, member in by_uid.items() if member.assignment is not None
+        }
         plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(tracked.indexes))
         if not tracked.planned or len(",".join(plan)) > LONGEST_PLAN:
-            return Resume(job, uids=tuple(places))
-        placed_with = next((str(one.record) for one in places.values() if one.record is not None), "")
+            return Resume(job, uids=tuple(by_uid))
+        records = (member.record for member in by_uid.values())
+        placed_with = next((str(record) for record in records if record is not None), "")
         record = self._registry.seal.on_job(job.namespace, job.uid, placed_with)
         # The devices of a pod are written in its Binding, so the service binds it itself.
-        bound = not any(one.pod.devices for one in places.values())
-        return Resume(job, plan, record, tuple(places), bound)
+        bound = not any(member.pod.devices for member in by_uid.values())
+        return Resume(job, plan, record, tuple(by_uid), bound)
 
-    def hold(self, members: Iterable[tuple[Gang, Member]]) -> None:
+    def keep_planned_nodes(self, members: Iterable[tuple[Gang, Member]]) -> None:
         """Keep the planned nodes of the members that the API server may bind at any moment.
 
-        Nothing but a lack of room prevents this, because the API server asks nobody before it binds them.
+        This fails only if a node has too little room, because the API server asks no one before it binds them.
         """
         now = self._clock()
         for gang, member in members:
             pod = member.pod
-            tracked = self._jobs.get(_workload(pod)) if pod.expected and pod.nominated else None
+            tracked = self._jobs.get(_workload_uid(pod)) if pod.expected and pod.nominated else None
             if tracked is None or now >= tracked.binds_until:
                 continue
-            if member.assignment is None and (place := self._ledger.resume(pod, gang.key)) is not None:
-                member = gang.resume(pod.uid, place)
+            if member.assignment is None and (place := self._ledger.restore(pod, gang.key)) is not None:
+                member = gang.restore(pod.uid, place)
                 gang.state = GangState.COMMITTED
                 self._admission.note(gang)
             place = member.assignment
             if place is not None and place.node == pod.nominated and member.movable:
                 gang.change(pod.uid, written=replace(member.written, node=place.node, binding=True))
 
-    def unbound(self, now: float) -> list[str]:
-        """Return the expected pods that the API server doesn't bind by a plan any more, each once."""
+    def take_expired(self, now: float) -> list[str]:
+        """Return the expected pods that the API server has stopped binding, because the time for their plan is over.
+
+        Each is returned once.
+        """
         expired = [tracked for uid in self._open if 0.0 < (tracked := self._jobs[uid]).binds_until <= now]
         for tracked in expired:
             tracked.binds_until = 0.0
-        return [one.pod.uid for tracked in expired for _, one in self._members(tracked) if one.binding]
+        members = (member for tracked in expired for _, member in self._members(tracked))
+        return [member.pod.uid for member in members if member.binding]
 
     def actions(self, now: float) -> list[Action]:
         """Return what Jobs need although nothing is observed of them."""
-        actions, unshaped = list[Action](), list[JobPods]()
+        actions, without_shapes = list[Action](), list[JobPods]()
         for tracked in map(self._jobs.__getitem__, sorted(self._open)):
             job = tracked.job
             if tracked.paused or now < tracked.look_at:
@@ -378,48 +393,47 @@ class ExpectedPods:
                 ):
                     tracked.written = True
                     actions.append(Resume(job))
-            elif self._is_unshaped(tracked):
+            elif self._needs_shapes(tracked):
                 if not tracked.asked:
                     tracked.asked = True
-                    unshaped.append(tracked)
+                    without_shapes.append(tracked)
             elif not (job.suspended or tracked.written):
                 self._lapse(tracked, now)
-        # The first in line are known first, so that none behind them is tried before them.
+        # The API server is asked in the order of the line, so that no Job is tried before one ahead of it.
         turn = self._admission.turn_of
-        actions.extend(
-            FindShapes(one.job) for one in sorted(unshaped, key=lambda one: turn(one.job, one.age))
-        )
+        without_shapes.sort(key=lambda tracked: turn(tracked.job, tracked.age))
+        actions.extend(FindShapes(tracked.job) for tracked in without_shapes)
         return actions
 
     def _patience(self, namespace: str, gangs: Iterable[Gang]) -> float:
         """Return for how many seconds these gangs keep their places while their pods aren't created."""
         uncreated, stated = self._limits.uncreated, map(self._admission.admission_timeout, gangs)
-        usual = min((uncreated if one is None else one for one in stated), default=uncreated)
-        return self._refused.patience(namespace, usual)
+        usual = min((uncreated if seconds is None else seconds for seconds in stated), default=uncreated)
+        return self._uncreated.patience(namespace, usual)
 
     def _lapse(self, tracked: JobPods, now: float) -> None:
-        """Give back the places of pods that aren't created in time; a plan is kept once its gang has had all nodes."""
+        """Give back the places of pods that aren't created in time, except in a plan whose gangs have had all nodes."""
         if now < tracked.binds_until:
             return
         members = self._members(tracked)
         gangs = {gang.key: gang for gang, _ in members}.values()
-        if tracked.planned and all(gang.whole for gang in gangs):
+        if tracked.planned and all(gang.was_complete for gang in gangs):
             return
         if now >= tracked.since + self._patience(tracked.job.namespace, gangs):
             if any(member.assignment is not None for _, member in members):
-                self._refused.failed(tracked.job.namespace)
+                self._uncreated.failed(tracked.job.namespace)
             tracked.lapsed |= frozenset(tracked.expected)
             self._changed.add(tracked.job.uid)
 
     def need_pods(self, gang: Gang) -> None:
-        """Have the workloads of expected pods of a gang resumed without a plan: autoscalers see only real pods."""
-        for uid in {_workload(one.pod) for one in gang.alive() if one.pod.expected}:
+        """Have the workloads of a gang's expected pods resumed without a plan: autoscalers see only real pods."""
+        for uid in {_workload_uid(member.pod) for member in gang.alive() if member.pod.expected}:
             tracked = self._jobs.get(uid)
             if tracked is not None and tracked.waits:
                 tracked.refused = "its pods have to exist, so that an autoscaler adds nodes for them"
                 self._changed.add(uid)
 
 
-def _workload(pod: Pod) -> str:
+def _workload_uid(pod: Pod) -> str:
     """Return the uid of the workload of an expected pod."""
     return pod.uid.rpartition("/")[0]

@@ -18,7 +18,7 @@ class Limits:
     """Whether the service binds pods that a node alone decides; without it, kube-scheduler's filters judge all pods."""
 
     bind_wait: float = 20.0
-    """How long a member waits at the barrier for the others; kube-scheduler's httpTimeout is 30."""
+    """How long a member waits at the barrier for the others. kube-scheduler's httpTimeout is 30."""
 
     same_node_tries: int = 2
     refusal_patience: float = 1.5
@@ -26,8 +26,8 @@ class Limits:
     """When a node is excluded for a pod, and for how long.
 
     It is excluded for ``excluded_for`` after ``same_node_tries`` refusals, of which the last comes at least
-    ``refusal_patience`` after the first. A refused eviction counts as departing for ``excluded_for``, and victims
-    that a disruption budget protects are left alone for as long.
+    ``refusal_patience`` after the first. A pod whose eviction was refused counts as departing for
+    ``excluded_for``, too, and victims that a disruption budget protects aren't chosen again for as long.
     """
 
     same_attempt: float = 0.8
@@ -40,15 +40,15 @@ class Limits:
     """When a gang backs off, and for how long: for ``back_off``, after ``replans`` changes of plan in a row.
 
     Each member beyond the first allows one more change, but all changes have to come within ``replanned_for`` seconds,
-    because the gang holds its places meanwhile. Each back-off is twice as long as the one before, up to this limit, but
-    ends early when a node changes. The time for changes grows likewise, up to 16 times, so a gang
-    that needs many has it in the end.
+    because the gang holds its places meanwhile. Each back-off is twice as long as the one before, up to
+    ``longest_back_off``, but ends early when a node changes. The time for changes also doubles, up to 16 times its
+    first value, so a gang that needs many changes has that time in the end.
     """
 
     unasked: float = 45.0
-    """A steered member that was refused, and that kube-scheduler hasn't requested for this time, is given up.
+    """A steered member that was refused loses its place if kube-scheduler hasn't requested its node for this time.
 
-    Its gang backs off in the same way.
+    Its gang backs off as above.
     """
 
     completion: float | None = 300.0
@@ -64,7 +64,7 @@ class Limits:
     """The announcements of a gang are made on this number of its members, the first ones."""
 
     leaving: float = 300.0
-    """A pod that was evicted for a preemptor and is still there after this time no longer counts as departing."""
+    """A pod that was evicted for a preemptor counts as departing for this time at most."""
 
     preempt_again: float = 1.0
     """The time between two searches for victims for one gang."""
@@ -83,7 +83,7 @@ class Limits:
 
     grow_within: float = 1200.0
     grow_again: float = 3600.0
-    """A gang that asks for nodes and isn't placed within the first time lets go, and asks anew after the second.
+    """A gang that asks for nodes and isn't placed within the first time stops asking, and asks again after the second.
 
     Cluster Autoscaler waits 15 minutes for a node, and tries another node group then.
     """

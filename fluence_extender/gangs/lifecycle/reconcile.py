@@ -1,12 +1,12 @@
 """What has to be written to the cluster for a pod: it follows from the pod, its place, and what was written last.
 
 A member's node is decided by the service, and told to the cluster by writes that take time and may fail. kube-scheduler
-writes to the same pod: when an attempt of its own fails, it clears the pod's nomination. So nothing is remembered of
-what should happen next. `reconcile` compares what is wanted with what the watch shows, each time either has changed.
+writes to the same pod: when an attempt of its own fails, it clears the pod's nomination. So no next step is remembered.
+Each time that something has changed, `reconcile` compares what is wanted with what the watch shows.
 
-A write counts as under way until the watch shows the pod as it was after the write (its resourceVersion tells). From
-then on, a nomination that differs was changed by somebody else. If kube-scheduler has cleared it, the node has refused
-the pod once.
+A write counts as under way until the watch shows the pod as it was after the write, according to its resourceVersion.
+From then on, a nomination that differs was changed by somebody else. If kube-scheduler has cleared it, the node has
+refused the pod once.
 
 Invariants: while a Binding is under way, the pod's place isn't taken from it, because the Binding may exist. A write is
 decided once, until it has failed or has been undone.
@@ -31,10 +31,10 @@ UNANSWERED = sys.maxsize
 class Written:
     """What was last written for a pod.
 
-    ``node`` is the node that the pod was told, "" if its nomination was taken back, and None if it has to be written.
+    ``node`` is the node that was written for it, "" if its nomination was taken back, and None if it has to be written.
     ``revision`` is the pod's resourceVersion after the write. ``at`` is when it was written, or when kube-scheduler
     last requested the node, on the controller's clock. ``binding``: a Binding is under way. ``failure`` is why the last
-    Binding failed, "" if none has, and ``failures`` counts such Bindings. ``ours``: our own bind verb has ended
+    Binding failed, "" if none has, and ``failures`` counts failed Bindings. ``ours``: our own bind verb has ended
     kube-scheduler's attempt, so that the next cleared nomination isn't the node's refusal. ``cleared`` is the pod's
     resourceVersion after a nomination was last taken back.
     """
@@ -53,7 +53,7 @@ class Written:
         return self.revision <= pod.revision
 
     def again(self) -> Written:
-        """Return that the node has to be written again."""
+        """Return a copy according to which the node has to be written again."""
         return replace(self, node=None, revision=0)
 
     def unplaced(self) -> Written:
@@ -81,7 +81,7 @@ class Wanted:
 
 
 class Rule(NamedTuple):
-    """Which ``write`` a pod needs if the rule ``holds``; ``when`` and ``then`` say so in the documentation."""
+    """The ``write`` that a pod needs if the rule ``holds``. The documentation says it by ``when`` and ``then``."""
 
     when: str
     then: str
@@ -168,7 +168,7 @@ def after(written: Written, action: Action) -> Written:
 
 
 def is_cleared(pod: Pod, place: str, written: Written) -> bool:
-    """Return whether somebody else has changed the nomination of a pod that was told its ``place``."""
+    """Return whether somebody else has changed the nomination of a pod for which its ``place`` was written."""
     if pod.expected or pod.direct or written.node != place or not written.is_shown(pod):
         return False
     return pod.nominated != place

@@ -2,15 +2,17 @@
 
 A direct pod is bound by one write, together with its gang. Any other pod that exists is nominated and ungated, so that
 kube-scheduler's filters judge it on its node. The expected pods of a Job are steered together, by the patch that
-resumes the Job. A pod with claims waits until no other pod on its node has to be served before it.
+resumes the Job. A pod with ResourceClaims waits while another pod on its node has to get its devices first.
 
 Invariants: a nomination without a place is taken back before another pod is nominated there. No direct member of a gang
 is bound before its other members have gathered at the barrier, so that no member is bound before all may be. There is
-one exception to that. kube-scheduler refuses a pod with a required affinity to a direct member until that one is bound,
-so the direct members of such a gang go first.
+one exception: kube-scheduler refuses a pod with a required affinity to a direct member until that member is bound. So
+the direct members of such a gang are bound first.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.lifecycle.expected_pods import ExpectedPods
@@ -18,7 +20,7 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.reconcile import Wanted, after, reconcile
 from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import Pod, Requirement
 from fluence_extender.model.selectors import holds
 from fluence_extender.room.claims import ClaimRooms
 
@@ -36,11 +38,13 @@ class Steering:
 
         If the gang is ``undone`` for some reason, its bound members are evicted.
         """
-        waiting = [
-            one for one in gang.members.values() if not one.bound and one.assignment and not one.steered
+        placed = [
+            member
+            for member in gang.members.values()
+            if not member.bound and member.assignment and not member.steered
         ]
-        free = bool(waiting) and may_bind_direct(gang)
-        expected = [one for one in waiting if one.pod.expected and (free or not one.pod.direct)]
+        free = bool(placed) and may_bind_direct(gang)
+        expected = [member for member in placed if member.pod.expected and (free or not member.pod.direct)]
         writes = list[Action](self._expected_pods.resumes(gang, expected))
         started = [gang.members[member.pod.uid] for member in expected]
         for member in list(gang.members.values()):
@@ -68,10 +72,10 @@ class Steering:
         return started, writes
 
     def _may_start(self, member: Member, free: bool) -> bool:
-        """Return whether a member may be bound or ungated; direct members may be bound if they are ``free``."""
+        """Return whether a member may be bound or ungated; ``free`` says whether direct members may be bound."""
         pod = member.pod
         if member.bound or pod.expected:
-            # Nothing of that kind is written for it, and a pod that may be ungated counts as ungated from then on.
+            # It is neither bound nor ungated, and `ungate` below counts a pod as ungated.
             return False
         if pod.direct:
             return free and self._limits.binds_direct
@@ -79,29 +83,36 @@ class Steering:
 
 
 def may_bind_direct(gang: Gang) -> bool:
-    """Return whether the direct members of a gang may be bound: the others that have a place have gathered."""
+    """Return whether the direct members of a gang may be bound.
+
+    They may once the filtered members with a place have gathered, or if one of these needs a direct member first.
+    """
     if gang.begun or gang.barrier.open:
         return True
     filtered = gang.filtered()
-    return not filtered or _need_direct(gang, filtered)
+    return not filtered or _needs_direct(gang, filtered)
 
 
-def _need_direct(gang: Gang, filtered: list[Member]) -> bool:
-    """Return whether one of the members has to be near a direct one, and can't be the first of its kind.
+def _needs_direct(gang: Gang, filtered: list[Member]) -> bool:
+    """Return whether a filtered member has a required affinity to a direct one, so that it passes only after that one.
 
-    kube-scheduler (InterPodAffinity) lets a pod pass that selects itself where no other pod is selected.
+    kube-scheduler (InterPodAffinity) lets a pod that selects itself pass where its affinity selects no other pod.
     """
-    sought = {
+    selectors = {
         selector
         for pod in (member.pod for member in filtered)
-        if _may_follow(pod)
+        if _may_pass_later(pod)
         for selector in pod.pod_affinity
-        if not all(holds(one, pod.labels) for one in selector)
+        if not _selects(selector, pod)
     }
-    direct = [one.pod for one in gang.pending() if one.pod.direct and one.assignment is not None]
-    return any(all(holds(one, pod.labels) for one in selector) for selector in sought for pod in direct)
+    direct = [member.pod for member in gang.pending() if member.pod.direct and member.assignment is not None]
+    return any(_selects(selector, pod) for selector in selectors for pod in direct)
 
 
-def _may_follow(pod: Pod) -> bool:
-    """Return whether the pod may pass once its neighbors are bound: nothing refuses it, or InterPodAffinity does."""
+def _selects(selector: Iterable[Requirement], pod: Pod) -> bool:
+    return all(holds(requirement, pod.labels) for requirement in selector)
+
+
+def _may_pass_later(pod: Pod) -> bool:
+    """Return whether the pod may pass once others are bound: no filter refuses it, or InterPodAffinity does."""
     return not pod.refusal or "InterPodAffinity" in dict(verdicts(pod.refusal))

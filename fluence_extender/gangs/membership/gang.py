@@ -1,8 +1,8 @@
-"""A gang and its members, with their state."""
+"""A gang and its members, with their state, and the number of members that makes it whole."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import cast
@@ -10,16 +10,16 @@ from typing import cast
 import msgspec
 
 from fluence_extender.gangs.execution.barrier import Barrier
-from fluence_extender.gangs.lifecycle.back_off import NO_BACK_OFF, GangBackOff
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.reconcile import NOTHING_WRITTEN, Written
-from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
-from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.lifecycle.refusals import NO_BACK_OFF, NO_REFUSALS, GangBackOff, Refusals
+from fluence_extender.gangs.membership.conventions.membership import LARGEST_SIZE, Membership
+from fluence_extender.gangs.membership.conventions.owners import deployment_of
 from fluence_extender.gangs.reporting.history import History
 from fluence_extender.model.accounting import ReservedStarts
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
-from fluence_extender.model.names import PLACED_ANNOTATION
+from fluence_extender.model.names import GATE, PLACED_ANNOTATION
 from fluence_extender.model.place_record import PlaceRecord, recorded_queue
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
@@ -27,9 +27,100 @@ from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.entry import EQUAL, Entitlement
 
-JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
-RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
+# How many members make a gang whole, and what keeps them waiting.
 
+
+def agreed_size(key: GangKey, memberships: Iterable[tuple[str, Membership]]) -> int | Reason:
+    """Return the size that all memberships state, or why they don't agree on one; 1 if there are none.
+
+    Each membership comes with the name of its pod.
+    """
+    by_size: dict[int, list[tuple[str, Membership]]] = {}
+    for name, membership in memberships:
+        if isinstance(membership.size, Reason):
+            return membership.size
+        if membership.size > LARGEST_SIZE:
+            stating = membership.source.replace("{pod}", name)
+            return Reason(
+                ReasonCode.INVALID_REQUEST,
+                f"{stating} says {membership.size}: the largest gang has {LARGEST_SIZE} members",
+            )
+        by_size.setdefault(membership.size, []).append((name, membership))
+    if len(by_size) <= 1:
+        return next(iter(by_size), 1)
+    stated = {
+        size: min(membership.source.replace("{pod}", name) for name, membership in stating)
+        for size, stating in by_size.items()
+    }
+    (least, first), *_, (most, last) = sorted(stated.items())
+    return Reason(
+        ReasonCode.INVALID_REQUEST,
+        f"members of gang {key} disagree on its size: {first} says {least}, {last} says {most}",
+    )
+
+
+def required_size(key: GangKey, members: Sequence[Member]) -> int | Reason:
+    """Return the size that all members state or, where pods of one controller differ, that its newest pods state.
+
+    Such a difference means that the controller's template was changed, and what the older pods carry is out of date.
+    """
+    stating = members
+    if members:
+        # The pods of a gang usually share one membership (`Registry`). Then the first of them speaks for all.
+        first = members[0].membership
+        if all([member.membership is first for member in members]):
+            stating = members[:1]
+    size = agreed_size(key, ((member.pod.name, member.membership) for member in stating))
+    if not isinstance(size, Reason) or size.code is not ReasonCode.INVALID_REQUEST:
+        return size
+    newest: dict[str, tuple[float, bool]] = {}
+    for member in members:
+        controller, age = _controller(member.pod), _age(member.pod)
+        newest[controller] = max(newest.get(controller, age), age)
+    newest_members = (member for member in members if _age(member.pod) == newest[_controller(member.pod)])
+    size_of_newest = agreed_size(key, ((member.pod.name, member.membership) for member in newest_members))
+    return size if isinstance(size_of_newest, Reason) else size_of_newest
+
+
+def _age(pod: Pod) -> tuple[float, bool]:
+    """Return a sort key by which pods are ordered from old to young.
+
+    Creation times are whole seconds; of two equal ones, the pod without a node is the younger.
+    """
+    return pod.created, not pod.node
+
+
+def _controller(pod: Pod) -> str:
+    """Return what creates such pods, or the pod itself if it has no controller.
+
+    All ReplicaSets of one Deployment count as one controller.
+    """
+    if pod.owner is None:
+        return f"Pod {pod.uid}"
+    deployment = deployment_of(pod)
+    return f"Deployment {deployment}" if deployment else pod.owner.uid
+
+
+def shortest_patience(memberships: Iterable[Membership]) -> float | None:
+    """Return the shortest time in seconds that a membership allows for assembly, or None if none states one."""
+    stated = (membership.patience for membership in memberships)
+    return min((patience for patience in stated if patience is not None), default=None)
+
+
+def foreign_gates(pod: Pod) -> tuple[str, ...]:
+    """Return the pod's scheduling gates that aren't ours to remove."""
+    return tuple(gate for gate in pod.gates if gate != GATE)
+
+
+def waiting_for_gates(members: Iterable[Member]) -> Reason | None:
+    """Return the reason of members that wait for scheduling gates of others, None if they have no such gates."""
+    names = sorted({gate for member in members for gate in foreign_gates(member.pod)})
+    if not names:
+        return None
+    return Reason(ReasonCode.WAITING_FOR_GATES, f"waiting for scheduling gates of others: {', '.join(names)}")
+
+
+# Members.
 
 UNSEEN = -1
 """Stands for the resourceVersion of a pod that is first seen now."""
@@ -43,13 +134,13 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
     ``membership`` is what the pod states about the gang. ``assignment`` is the member's planned or actual place. The
     ``record`` says with which gang the member got it. It is None if the member got no place with a gang, or was bound
-    by other means. Only `Registry.take_over` renames what these name.
+    by other means. Only `Registry.take_over` changes the pod and the gang that these two name.
 
     ``written`` is what was last written to the cluster for it, and ``accepted`` the node to which the API server has
     accepted our Binding. ``held_node`` is the node that is held for it while victims leave, "" if none is. ``refusals``
     records its failed attempts. ``trouble`` is why its node can't be written to the cluster. ``first_seen`` is the
     resourceVersion of its pod when it was first seen, 0 if it was there when the service started. ``submitted`` is the
-    place in line of the work that the pod belongs to, as in `Gang.created`. It is None if the pod itself was submitted.
+    place in line of the work that the pod belongs to, as in `Gang.created`, and None if the pod itself was submitted.
     ``told_at`` is when its pod's condition was last written, on the controller's clock.
     """
 
@@ -136,7 +227,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
         return recorded_queue(self.pod) if self.bound else ""
 
     @property
-    def unbound(self) -> str:
+    def binding_failure(self) -> str:
         """Why the Binding on its place failed, "" if none has failed."""
         return "" if self.bound else self.written.failure
 
@@ -151,11 +242,15 @@ def _has_node(member: Member) -> bool:
     return member.binding or (member.alive and bool(member.bound))
 
 
+JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
+RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
+
+
 def run_of(pod: Pod) -> str:
     """Return the run of its owner that the pod belongs to, "" without an owner.
 
-    A run goes on without the members that have succeeded. The Jobs of a JobSet run together until a restart creates all
-    of them again.
+    A run goes on without the members that have succeeded. All Jobs of a JobSet belong to one run, until a restart
+    creates all of them again.
     """
     job_set = pod.labels.get(JOB_SET_UID)
     if job_set:
@@ -163,12 +258,15 @@ def run_of(pod: Pod) -> str:
     return pod.owner.uid if pod.owner is not None else ""
 
 
+# Gangs.
+
+
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """How a gang gathers its members.
+    """How long a gang has waited for its members to exist.
 
-    It has lacked members since ``since``. After ``late_after`` seconds it counts as late. ``patience`` is how many
-    seconds its own objects allow.
+    It has lacked members since ``since``, None if it lacks none. ``late_after`` is the limit, in seconds, that it has
+    exceeded, None if it isn't late. ``patience`` is the limit that its own objects state, None if they state none.
     """
 
     since: float | None = None
@@ -184,17 +282,19 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     """What is remembered of a gang. A service that has forgotten it decides the same, apart from back-offs.
 
     ``reason`` is why the gang waits, ``reason_since`` when that began. From ``again_at`` on another attempt may succeed
-    although no room has come free. These times are those of the controller's clock.
+    although no room has come free. ``back_off`` says until when the gang isn't tried, because its places were held in
+    vain. These times are those of the controller's clock.
 
-    In seconds since the epoch: ``starts_about`` is when the gang is expected to get its places, None if unknown. Its
-    pods have asked autoscalers for nodes since ``asks_since``, 0 if they don't ask. ``reserved_starts`` are those that
-    the queue has told it, for the account of past work.
+    The next three are in seconds since the epoch. ``starts_about`` is when the gang is expected to get its places, None
+    if that isn't known. Its pods have asked autoscalers for nodes since ``asks_since``, 0 if they don't ask.
+    ``reserved_starts`` are the starts that the queue has told it, for the account of past work.
 
-    What was reported: ``announced`` is the text of the reason that was announced last. ``group_scheduled``: its
-    PodGroup was reported as scheduled. ``job_problem`` is why it can't be placed, as last reported to its members'
-    Jobs: "" if it can, None before the first report. ``in_line`` and ``reserved``: an Event has said that it waits for
-    its turn, and that nodes are kept free for it. ``remarked``: it was checked for labels and annotations without an
-    effect. ``starting``: where its members run is to be told once it is whole.
+    The others are about what was reported. ``announced`` is the text of the reason that was announced last.
+    ``group_scheduled``: its PodGroup was reported as scheduled. ``job_problem`` is why it can't be placed, as last
+    reported to its members' Jobs: "" if it can, None before the first report. ``in_line``: an Event has said that it
+    waits for its turn. ``reserved``: an Event has said that nodes are kept free for it. ``remarked``: it was checked
+    for labels and annotations without an effect. ``starting``: an Event has yet to say where its members run, once it
+    is complete.
     """
 
     reason: Reason | None = None
@@ -234,10 +334,11 @@ class Gang(msgspec.Struct, gc=False):
     Members and memory are values. `change` and `remember` put others in their places, so a copy of the gang stays as
     it is.
 
-    State: ``memory`` is what is remembered of it. ``whole`` says that as many members as it requires have been bound.
-    It has run below its size since ``incomplete_since``, None if it doesn't. ``undone_about`` is when its bound members
-    are evicted, in seconds since the epoch, None if they aren't. ``to_gather`` members, which have a place and aren't
-    bound, gather at the barrier. ``gathering`` is its `barrier` once it is used.
+    State: ``memory`` is what is remembered of it. ``was_complete`` says that at some time as many members as it
+    requires were bound. It has run below its size since ``incomplete_since``, None if it doesn't. ``undone_about`` is
+    when its bound members are evicted, in seconds since the epoch, None if they aren't. ``to_gather`` is how many
+    members gather at the barrier: those that have a place, aren't bound and aren't direct. ``gathering`` is its
+    `barrier` once it is used.
 
     Queue: ``queue`` is the name of its queue, "" if that queue doesn't exist. ``usual_priority`` is the priority that
     the queue gives to work without a PriorityClass, and ``usual_duration`` how many seconds work without a declared
@@ -246,8 +347,9 @@ class Gang(msgspec.Struct, gc=False):
     gang. ``met`` are its dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that
     keeps it from being tried, None if it may be tried.
 
-    ``changed`` are the keys of gangs that have changed since the last view, None for a copy. It isn't told what passes
-    don't read. ``shared``: a copy has the same ``members``, so they are copied before one of them changes.
+    ``uncopied`` is the registry's set of gangs that have changed since the last view, None for a copy. A change that
+    passes don't read isn't recorded there. ``shared``: a copy has the same ``members``, so they are copied before one
+    of them changes.
     """
 
     key: GangKey
@@ -256,7 +358,7 @@ class Gang(msgspec.Struct, gc=False):
     state: GangState = GangState.WAITING
     memory: Memory = NOTHING_REMEMBERED
     assembly: Assembly = ASSEMBLED
-    whole: bool = False
+    was_complete: bool = False
     incomplete_since: float | None = None
     to_gather: int = 0
     undone_about: float | None = None
@@ -269,26 +371,26 @@ class Gang(msgspec.Struct, gc=False):
     history: History = msgspec.field(default_factory=History)
     met: frozenset[str] = frozenset()
     obstacle: Reason | None = None
-    changed: set[GangKey] | None = None
+    uncopied: set[GangKey] | None = None
     shared: bool = False
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set a field, and note that the gang has changed."""
-        if self.changed is not None:
-            self.changed.add(self.key)
+        if self.uncopied is not None:
+            self.uncopied.add(self.key)
         _set(self, name, value)
 
     def copy(self) -> Gang:
         """Return a copy, which a pass may change: it has the same members until one of the two changes them."""
         copied = copy(self)
-        _set(copied, "changed", None)
+        _set(copied, "uncopied", None)
         _set(copied, "shared", True)
         _set(self, "shared", True)
         return copied
 
     def put(self, member: Member) -> Member:
         """Put a member in its place, as it is now; return it."""
-        self._own_members()[member.pod.uid] = member
+        self._unshared_members()[member.pod.uid] = member
         return member
 
     def change(self, uid: str, **changes: object) -> Member:
@@ -297,27 +399,27 @@ class Gang(msgspec.Struct, gc=False):
 
     def remove(self, uid: str) -> Member:
         """Take a member out of the gang; return it."""
-        return self._own_members().pop(uid)
+        return self._unshared_members().pop(uid)
 
-    def _own_members(self) -> dict[str, Member]:
-        """Return the members, which no copy of the gang shares then."""
+    def _unshared_members(self) -> dict[str, Member]:
+        """Return the members, in a mapping that no copy of the gang shares."""
         members = dict(self.members) if self.shared else cast(dict[str, Member], self.members)
         self.members, self.shared = members, False
         return members
 
     def place(self, uid: str, assignment: Assignment, record: PlaceRecord | None = None) -> Member:
-        """Give a member a place, of which the cluster wasn't told anything yet; return the member."""
+        """Give a member a place that the cluster hasn't been told yet; return the member."""
         record = record or PlaceRecord(self.key, self.size, self.queue)
         written = self.members[uid].written.unplaced()
         return self.change(uid, assignment=assignment, record=record, held_node="", written=written)
 
-    def resume(self, uid: str, assignment: Assignment) -> Member:
+    def restore(self, uid: str, assignment: Assignment) -> Member:
         """Give a member the place to which an earlier leader has steered it, as its pod records; return the member."""
         record = PlaceRecord.recorded(self.members[uid].pod, self.key)
         self.place(uid, assignment, record)
         return self.change(uid, written=Written(assignment.node))
 
-    def take_back(self, uid: str) -> Member:
+    def unplace(self, uid: str) -> Member:
         """Take the place of a member back; return the member."""
         written = self.members[uid].written.unplaced()
         return self.change(uid, assignment=None, record=None, written=written)
@@ -329,7 +431,7 @@ class Gang(msgspec.Struct, gc=False):
             self.change(uid, written=written.again())
 
     def bind(self, uid: str, assignment: Assignment | None) -> Member:
-        """Give a member the place where it is bound, None if it has that already; return the member.
+        """Give a member the place where it is bound; return the member. ``assignment`` is None if it has that place.
 
         A pod that is first seen with a node was placed by an earlier leader, as it records, or not by us at all.
         """
@@ -361,7 +463,7 @@ class Gang(msgspec.Struct, gc=False):
         return [member for member in self.pending() if member.assignment is None]
 
     def forget_first_change(self) -> None:
-        """Forget since when its plan has changed, if it holds no places: the time in which it does begins anew then."""
+        """Forget when its plan first changed, if it holds no places: the limit for changes then starts again."""
         if self.back_off.replanned < NEVER and len(self.placeless()) == len(self.alive()):
             self.remember(back_off=replace(self.back_off, replanned=NEVER))
 
@@ -407,7 +509,7 @@ class Gang(msgspec.Struct, gc=False):
     def begun(self) -> bool:
         """Whether a member that we placed with this gang is bound, or its Binding is under way.
 
-        If so, the others have to be placed beside it.
+        If so, the plan for the other members has to take it into account.
         """
         return any(
             member.record is not None and _has_node(member) and member.record.gang == self.key
@@ -417,7 +519,7 @@ class Gang(msgspec.Struct, gc=False):
     @property
     def must_be_completed(self) -> bool:
         """Whether the gang has to be completed before others are served: it has begun as large as it is now."""
-        if self.whole or not (self.state is GangState.COMMITTED or self.begun):
+        if self.was_complete or not (self.state is GangState.COMMITTED or self.begun):
             return False
         return any(
             member.record is not None
@@ -449,7 +551,7 @@ class Gang(msgspec.Struct, gc=False):
     def begin_anew(self) -> None:
         """Forget an earlier life of the gang: members that come now have to gather again."""
         self.incomplete_since = None
-        self.whole = False
+        self.was_complete = False
         if self.gathering is not None and self.gathering.open:
             self.gather_anew()
 
@@ -471,12 +573,12 @@ class Gang(msgspec.Struct, gc=False):
         Filters that judge a pod by other pods may refuse the same members again, and a pod's condition doesn't change
         if its text stays the same. Such members pass together only while they wait together.
         """
-        refused = (one.pod for one in self.pending() if one.pod.refusal)
+        refused = (member.pod for member in self.pending() if member.pod.refusal)
         doubted = any(pod.interdependent or pod.ruled or pod.host_ports for pod in refused)
         self.gathering = Barrier(doubted=True) if doubted else None
 
     def gathered(self, arrived: Mapping[str, str]) -> bool:
-        """Return whether enough members have a place and all of these have reached bind (or are bound)."""
+        """Return whether enough members have a place, and each of these is bound, direct, or has reached bind."""
         if len(arrived) < self.to_gather:
             return False
         placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
@@ -487,7 +589,9 @@ class Gang(msgspec.Struct, gc=False):
 
     def filtered(self) -> list[Member]:
         """Return the members with a place that kube-scheduler's filters judge before they are bound."""
-        return [one for one in self.pending() if one.assignment is not None and not one.pod.direct]
+        return [
+            member for member in self.pending() if member.assignment is not None and not member.pod.direct
+        ]
 
     def count_gathering(self) -> None:
         """Count the members that are to gather at the barrier: kube-scheduler never calls bind for direct ones."""
@@ -500,17 +604,19 @@ class Gang(msgspec.Struct, gc=False):
         Kueue's plain pods don't name their run. If as many have succeeded as make a whole gang, they belong to an
         earlier run.
         """
-        done = [run_of(member.pod) for member in self.members.values() if member.pod.phase == "Succeeded"]
-        if not done:
+        succeeded = [
+            run_of(member.pod) for member in self.members.values() if member.pod.phase == "Succeeded"
+        ]
+        if not succeeded:
             return 0
-        now = {run_of(member.pod) for member in self.alive()}
-        loose = done.count("") if "" in now and self.key.convention is Convention.KUEUE else 0
-        return sum(1 for run in done if run and run in now) + (loose if loose < self.size else 0)
+        current = {run_of(member.pod) for member in self.alive()}
+        unnamed = succeeded.count("") if "" in current and self.key.convention is Convention.KUEUE else 0
+        return sum(1 for run in succeeded if run and run in current) + (unnamed if unnamed < self.size else 0)
 
     @property
     def priority(self) -> int:
         """The priority by which it is ranked. A bound pod that wasn't placed with this gang doesn't raise it."""
-        return self.priority_among(self.own())
+        return self.priority_among(self.own_members())
 
     def priority_among(self, members: Sequence[Member]) -> int:
         """Return the highest priority of these members, or the queue's usual priority if that is higher."""
@@ -524,18 +630,21 @@ class Gang(msgspec.Struct, gc=False):
         there when the service started. A bound pod that wasn't placed with this gang doesn't count. If its Job was sent
         back in line, the place in line counts instead.
         """
-        return self.created_among(self.own())
+        return self.created_among(self.own_members())
 
     @staticmethod
     def created_among(members: Sequence[Member]) -> tuple[float, int]:
         """Return when the first of these members was created or submitted."""
         # As in `alive`, no call for each member.
-        ages = [one.submitted or (one.pod.created, one.first_seen) for one in members]
+        ages = [member.submitted or (member.pod.created, member.first_seen) for member in members]
         return min(ages, default=(0.0, 0))
 
-    def own(self) -> list[Member]:
+    def own_members(self) -> list[Member]:
         """Return the living members that wait or were placed with this gang, or all if there are none."""
         alive = self.alive()
-        return [
-            one for one in alive if not one.bound or (one.record is not None and one.record.gang == self.key)
-        ] or alive
+        own = [
+            member
+            for member in alive
+            if not member.bound or (member.record is not None and member.record.gang == self.key)
+        ]
+        return own or alive

@@ -8,7 +8,7 @@ with a uid of ours. Which pods are expected follows from the cluster alone, so a
 * Of a Job that was resumed with a plan: the indexes that have no pod and aren't done. Each is steered to the node that
   the plan gives its index, and keeps its place until the Job controller has created its pod.
 * Of a workload that was resumed without a plan: those that were expected before, until they are created. Nothing in
-  the cluster tells of them. So after a restart, the pods of such a workload wait in line like any others.
+  the cluster records them. So after a restart, the pods of such a workload wait in line like any others.
 * None of any other workload.
 
 A Job can have a plan only if it runs one pod for each index at the same time, all of them are one gang, and the service
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
 
-from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.gangs.membership.gang import foreign_gates
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.coordination import ROLE_ANNOTATION
@@ -47,9 +47,8 @@ from fluence_extender.model.workload import Job, JobSet, Resumable
 WRITTEN_LATER = (ALLOCATION_ANNOTATION, PLACED_ANNOTATION)
 """The annotations that a pod gets when it waits or is placed."""
 
-
 ROLES = (RAY_GROUP, TRAINING_ROLE)
-"""The labels by which operators tell pods of different shapes apart."""
+"""The labels by which operators distinguish pods of different shapes."""
 
 
 def completion_index(pod: Pod) -> tuple[str, int] | None:
@@ -61,7 +60,7 @@ def completion_index(pod: Pod) -> tuple[str, int] | None:
 
 
 def role(pod: Pod) -> tuple[str, ...]:
-    """Return which part the pod has in its workload; pods of one role have one shape."""
+    """Return the role of the pod in its workload; pods of one role have one shape."""
     return tuple(pod.labels.get(key, "") for key in ROLES)
 
 
@@ -110,12 +109,13 @@ class JobPods:
 
     Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``expected`` are
     its pods that don't exist, by index: those of the first group, then those of the next. ``refused`` is why its pods
-    can't be known beforehand. If ``each_alone``, each of its pods is a gang by itself. ``lapsed`` are the indexes whose
-    expected pods weren't created in time. ``counted`` is how many of its pods are expected or will be.
+    can't be known beforehand, "" if they can. If ``each_alone``, each of its pods is a gang by itself. ``lapsed`` are
+    the indexes whose expected pods weren't created in time. ``counted`` is how many of its pods are expected or will
+    be.
 
     Times, on the controller's clock: ``since`` is when it was seen resumed, or when the last of its pods appeared.
-    ``binds_until`` is until when the API server may bind its pods by its plan, 0 if it doesn't. ``look_at`` is when to
-    check next whether its expected pods have lapsed.
+    Until ``binds_until``, the API server may bind its pods by its plan; 0 if it doesn't. At ``look_at``, the next check
+    is due whether its expected pods have lapsed.
 
     States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed.
     If ``ended``, it has ended or is gone, or its user has resumed it.
@@ -164,12 +164,12 @@ class JobPods:
 
     @property
     def age(self) -> tuple[float, int]:
-        """Since when it stands in line, as for `Gang.created`."""
+        """Since when it has been in line, as in `Gang.created`."""
         return self.job.queued_since or (self.job.created, self.workloads.first_seen(self.job))
 
     @property
-    def spent(self) -> bool:
-        """Whether it was resumed without a plan, and none of its pods is expected any more."""
+    def expects_no_more(self) -> bool:
+        """Whether it was resumed without a plan, and none of its pods is expected now."""
         return not (self.planned or self.job.suspended or self.expected)
 
     @property
@@ -183,41 +183,42 @@ class JobPods:
         if self.takes_any:
             return {index: "" for index in self.expected if index not in self.lapsed}
         if self.waits:
-            # The API server lets nobody change a Job's template while pods from before still exist.
+            # The API server accepts no change of a Job's template while pods of an earlier run still exist.
             if any(isinstance(job, Job) or not pod.deleting for pod in living):
                 return {}
-            wanted, most = [(index, "") for index in range(self.indexes)], self.indexes
+            indexes, most = [(index, "") for index in range(self.indexes)], self.indexes
         elif job.suspended or not isinstance(job, Job):
             return {}
         else:
             planned = enumerate(job.nodes[: job.completions])
-            wanted = [(index, node) for index, node in planned if node and index not in self.lapsed]
+            indexes = [(index, node) for index, node in planned if node and index not in self.lapsed]
             # The Job controller has no more living pods than the Job's parallelism.
             most = max(job.parallelism - len(living), 0)
         if not self.planned:
-            return dict(wanted)
+            return dict(indexes)
         taken = {completion_index(pod) for pod in pods if pod.phase != "Failed"}
-        return dict(islice((one for one in wanted if not self._is_taken(one[0], taken)), most))
+        free = ((index, node) for index, node in indexes if not self._is_taken(index, taken))
+        return dict(islice(free, most))
 
     def _is_taken(self, index: int, taken: Container[tuple[str, int] | None]) -> bool:
-        """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
+        """Return whether the index is done, or has a pod that hasn't failed."""
         at = bisect_right(self.job.done, index, key=itemgetter(0)) - 1
         return (at >= 0 and index <= self.job.done[at][1]) or (self.job.uid, index) in taken
 
-    def take(self, pods: Sequence[Pod]) -> None:
+    def take_shapes(self, pods: Sequence[Pod]) -> None:
         """Take the shapes of its pods from those that a dry run has returned, one of each group."""
         self.refused = next(filter(None, map(unsuited, pods)), "")
         self._set_shapes(pods)
 
-    def shaped(self, pods: Sequence[Pod]) -> bool:
-        """Return whether the shapes of its pods are known; if need be, take a Job's from a pod that exists."""
+    def ensure_shapes(self, pods: Sequence[Pod]) -> bool:
+        """Take the shape of a Job's pods from one that exists if need be; return whether the shapes are known."""
         if not self.shapes and isinstance(self.job, Job):
             readable = (pod for pod in pods if not pod.problem)
             self._set_shapes(sorted(readable, key=lambda pod: pod.uid)[:1])
         return bool(self.shapes)
 
     def _set_shapes(self, pods: Iterable[Pod]) -> None:
-        """Set the shapes, and find out whether its pods make one gang and whether it can wait without them."""
+        """Set the shapes, and find out whether its pods are one gang and whether it can wait before they exist."""
         self.shapes = tuple(map(shape, pods))
         if not self.shapes:
             return
@@ -235,24 +236,24 @@ class JobPods:
 
     def pod(self, index: int, node: str) -> Pod:
         """Return the expected pod of that index, steered to ``node`` where there is one."""
-        job, common = self.job, self._shape(index)
+        job, shape_of_group = self.job, self._shape(index)
         numbered = {COMPLETION_INDEX: str(index)} if isinstance(job, Job) and job.indexed else {}
-        labels = common.labels
+        labels = shape_of_group.labels
         record = {PLACED_ANNOTATION: job.placed_with} if node else {}
         return replace(
-            common,
+            shape_of_group,
             name=f"{job.name}-{index}",
             uid=f"{job.uid}/{index}",
             labels={**labels, **numbered} if COMPLETION_INDEX in labels else labels,
-            annotations={**common.annotations, **numbered, **record},
+            annotations={**shape_of_group.annotations, **numbered, **record},
             nominated=node,
             resource_version=str(self.workloads.first_seen(job)),
         )
 
     def _shape(self, index: int) -> Pod:
         """Return the shape of the group to which the expected pod of that index belongs."""
-        for pods, common in zip(self.job.groups, self.shapes, strict=False):
+        for pods, shape_of_group in zip(self.job.groups, self.shapes, strict=False):
             if index < pods:
-                return common
+                return shape_of_group
             index -= pods
         return self.shapes[-1]

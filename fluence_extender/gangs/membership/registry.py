@@ -1,25 +1,29 @@
-"""Every pod of ours and its gang, as last observed.
+"""Every pod of ours and its gang, as last observed, and which gangs have changed since they were looked at.
 
 A new list of a kind replaces all earlier observations of that kind, so missed changes do no harm. The registry decides
 nothing; it records which gangs an observation affects.
+
+Changed gangs are taken one by one, and the namespaces take turns. So a namespace with thousands of changed gangs delays
+those of another namespace by one gang at a time. Within a namespace, the gang that changed first is taken first. A gang
+that is put off isn't taken until `admit` is called for its namespace.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 
 from immutables import Map
 from msgspec.structs import replace
 
-from fluence_extender.gangs.membership.changed_gangs import ChangedGangs
 from fluence_extender.gangs.membership.conventions import named_gang
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owning
-from fluence_extender.gangs.reporting.past_gangs import Line, PastGangs, line_left, line_of
+from fluence_extender.gangs.reporting.past_gangs import Lineage, PastGangs, lineage_left, lineage_of
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
@@ -34,30 +38,110 @@ from fluence_extender.model.workload import (
     Workload,
 )
 
+# Which gangs have changed.
+
+
+class ChangedGangs:
+    """The gangs that have changed, each once. It is true while one of them may be taken.
+
+    ``put_off`` has the gangs that are put off, by namespace.
+    """
+
+    def __init__(self) -> None:
+        # Unlike a dict, an OrderedDict is emptied from the front in constant time.
+        self._namespaces: OrderedDict[str, OrderedDict[GangKey, None]] = OrderedDict()
+        self.put_off: dict[str, set[GangKey]] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether any gang may be taken."""
+        return bool(self._namespaces)
+
+    def __contains__(self, key: GangKey) -> bool:
+        """Return whether a gang has changed."""
+        return self.may_be_taken(key) or self._is_put_off(key)
+
+    def may_be_taken(self, key: GangKey) -> bool:
+        """Return whether a gang has changed and isn't put off."""
+        return key in self._namespaces.get(key.namespace, ())
+
+    def _is_put_off(self, key: GangKey) -> bool:
+        return key in self.put_off.get(key.namespace, ())
+
+    def __iter__(self) -> Iterator[GangKey]:
+        """Return the gangs that may be taken, namespace by namespace."""
+        return chain(*self._namespaces.values())
+
+    def keys(self) -> frozenset[GangKey]:
+        """Return all that have changed, also those that are put off."""
+        return frozenset(chain(self, *self.put_off.values()))
+
+    def add(self, key: GangKey) -> None:
+        """Record that a gang has changed."""
+        if not self._is_put_off(key):
+            self._namespaces.setdefault(key.namespace, OrderedDict()).setdefault(key)
+
+    def update(self, keys: Iterable[GangKey]) -> None:
+        """Record that gangs have changed."""
+        for key in keys:
+            self.add(key)
+
+    def discard(self, key: GangKey) -> None:
+        """Forget that a gang has changed."""
+        self.put_off.get(key.namespace, set()).discard(key)
+        if self.may_be_taken(key):
+            keys = self._namespaces[key.namespace]
+            del keys[key]
+            if not keys:
+                del self._namespaces[key.namespace]
+
+    def take(self) -> GangKey:
+        """Take the next gang: the one that changed first in the namespace whose turn it is."""
+        namespace, keys = next(iter(self._namespaces.items()))
+        key, _ = keys.popitem(last=False)
+        if keys:
+            self._namespaces.move_to_end(namespace)
+        else:
+            del self._namespaces[namespace]
+        return key
+
+    def postpone(self, key: GangKey) -> None:
+        """Put off a gang that was taken."""
+        self.put_off.setdefault(key.namespace, set()).add(key)
+
+    def admit(self, namespace: str) -> None:
+        """Let the gangs of a namespace that are put off be taken."""
+        self.update(sorted(self.put_off.pop(namespace, ())))
+
+
+# Gangs, members and workloads.
+
 MANY = 500
-"""If a workload with this many pods changes, the pods aren't looked at at once but at the pace of their namespace."""
+"""If a workload with this many pods changes, the pods aren't looked at at once, but at the pace of their namespace."""
 
 LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
 
 MOST_HEIRS = 64
-"""If a Job has more pods than this, the history of one that was sent back waits for a pod that comes later."""
+"""If a Job has more pods than this, only a pod that comes later takes over the history of one that is gone."""
 
 
 class Registry:
     """Gangs by key, members by pod uid.
 
-    ``dirty`` are the gangs to look at again. ``workloads`` are the objects that state how large gangs are.
-    ``touched_groups`` are the PodGroups of scheduling.x-k8s.io with a change since the last report, and
-    ``touched_job_sets`` the JobSets that came, went, or were suspended or resumed since the last step. ``gone`` keeps
-    the gangs without any member left, so that users can look up what happened to them. ``left`` are the keys of gangs
-    that have gone since the last step took them up. ``changed`` are those of gangs that have changed or gone since the
-    last view. ``revision`` grows with every change of any gang. ``late`` are, by namespace, the uids of pods that
-    weren't looked at since their workload with many pods changed.
+    ``workloads`` are the objects that state how large gangs are. ``gone`` keeps the gangs without any member left, so
+    that users can look up what happened to them. ``seal`` tells which records on pods and Jobs are the service's own;
+    it is set before anything is observed.
 
-    ``on_restated`` is called for each pod of which a workload has changed. ``on_dependee`` is called with the namespace
-    and the name of each Job or gang that has come, has ended or is gone. ``clock`` returns seconds since the epoch.
-    ``seal`` tells which records on pods and Jobs are the service's own; it is set before anything is observed.
+    What has changed: ``dirty`` has the gangs that have changed since they were looked at. ``uncopied`` has the keys of
+    gangs that have changed or gone since the last view, and ``left`` those of gangs that have gone since the queue last
+    took note of such gangs. ``touched_groups`` are the PodGroups of scheduling.x-k8s.io with a change since the last
+    report, and ``touched_job_sets`` the JobSets that came, went, or were suspended or resumed since the last step.
+    ``revision`` grows with every change of any gang. ``late`` has, by namespace, the uids of pods whose workload with
+    many pods has changed, and whose memberships weren't computed since.
+
+    ``on_restated`` is called for each pod that belongs to a workload that has changed. ``on_dependee`` is called with
+    the namespace and the name of each Job or gang that has come, has ended or is gone. ``clock`` returns seconds since
+    the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -65,7 +149,7 @@ class Registry:
         self.gangs: dict[GangKey, Gang] = {}
         self.gone = PastGangs(clock)
         self.left: set[GangKey] = set()
-        self.changed: set[GangKey] = set()
+        self.uncopied: set[GangKey] = set()
         self.revision = 0
         self.dirty = ChangedGangs()
         self.workloads = WorkloadIndex()
@@ -114,7 +198,7 @@ class Registry:
                 yield gang, member
 
     def named(self, namespace: str, name: str) -> list[Gang]:
-        """Return the gangs of that name (with the part, if they have one), in the order of their keys."""
+        """Return the gangs of that name in the order of their keys; the name includes the part, if there is one."""
         keys = sorted(self._by_name.of((namespace, name.partition("/")[0])))
         return [self.gangs[key] for key in keys if str(key) == f"{namespace}/{name}"]
 
@@ -124,19 +208,22 @@ class Registry:
         return [self.gangs[key] for key in keys if key.convention is Convention.COSCHEDULING]
 
     def gangs_of(self, namespace: str, owner: str) -> set[GangKey]:
-        """Return the gangs with pods of the owner with that uid, in one namespace: pods may name any owner."""
+        """Return the gangs of one namespace with pods of the owner with that uid.
+
+        The namespace matters because a pod may name an owner of another one.
+        """
         return {self._gang_of[uid] for uid in self.workloads.naming(namespace, owner)}
 
     @property
     def lowest_priority(self) -> int:
-        """Return the lowest priority of any pod of ours; 0 if there are no pods."""
+        """The lowest priority of any pod of ours, 0 if there are no pods."""
         return min((priority for priority, count in self._priorities.items() if count), default=0)
 
     def foreign_members(self, gang: Gang) -> Counter[str]:
-        """Return how many foreign pods name the gang, or the label that its own pods have, by scheduler.
+        """Return how many foreign pods name the gang, or the group in the label of its own pods, by scheduler.
 
-        Admission links labelled pods of ours to a PodGroup of the same name, but not foreign pods. Whether a foreign
-        pod's owner comes in stages isn't known, so the pod counts both for its stage and for a gang of all stages.
+        Admission links labelled pods of ours to a PodGroup of the same name, but not foreign pods. It isn't known
+        whether a foreign pod's owner has stages, so the pod counts both for its stage and for a gang of all stages.
         """
         key = gang.key
         conventions = {key.convention}
@@ -147,8 +234,10 @@ class Registry:
         uids = self._foreign_by_name.of((key.namespace, key.name))
         return Counter(
             scheduler
-            for named, scheduler in (self._foreign[uid] for uid in uids)
-            if named.convention in conventions and named.uid == key.uid and key.part in ("", named.part)
+            for named_key, scheduler in (self._foreign[uid] for uid in uids)
+            if named_key.convention in conventions
+            and named_key.uid == key.uid
+            and key.part in ("", named_key.part)
         )
 
     # Pods.
@@ -157,12 +246,14 @@ class Registry:
         """Record a pod of ours, new or changed; return its member."""
         found = self.member(pod.uid)
         if found is not None:
-            before, membership = found[1].pod, found[1].membership
-            if before.annotations == pod.annotations and _naming(before) == _naming(pod):
-                return self._put(pod, membership)
+            _, member = found
+            before = member.pod
+            if before.annotations == pod.annotations and _names_in(before) == _names_in(pod):
+                return self._put(pod, member.membership)
         return self._put(pod, self.workloads.membership(pod))
 
     def _put(self, pod: Pod, membership: Membership) -> Member:
+        """Record a pod as a member of the gang that its membership names, and no longer of another one."""
         old = self._gang_of.get(pod.uid)
         if old is None:
             member = Member(pod, membership)
@@ -176,7 +267,7 @@ class Registry:
         if gang is None:
             gang = Gang(membership.key, history=self.gone.history_of(membership.key, pod))
             self._add(gang)
-        if old is None or old != gang.key or _naming(member.pod) != _naming(pod):
+        if old is None or old != gang.key or _names_in(member.pod) != _names_in(pod):
             if old is not None:
                 self.workloads.drop_pod(member.pod, old)
             self.workloads.add_pod(pod, gang.key)
@@ -233,40 +324,42 @@ class Registry:
         self._priorities[pod.priority] -= 1
         why = "its pod wasn't created" if pod.expected else "the pod was deleted"
         gang.note(HistoryKind.RELEASED, pod.name, why)
-        self._touch(key, line_left(gang, pod))
+        self._touch(key, lineage_left(gang, pod))
 
     def put_foreign_pod(self, pod: Pod) -> None:
         """Record a foreign pod, which may name a gang of ours."""
-        named = None if pod.finished or pod.deleting else named_gang(pod)
-        if named is None:
+        key = None if pod.finished or pod.deleting else named_gang(pod)
+        if key is None:
             self.drop_foreign_pod(pod.uid)
-        elif self._foreign.get(pod.uid) != (named, pod.scheduler):
+        elif self._foreign.get(pod.uid) != (key, pod.scheduler):
             self.drop_foreign_pod(pod.uid)
-            self._foreign[pod.uid] = named, pod.scheduler
-            self._foreign_by_name.add((named.namespace, named.name), pod.uid)
-            self.look_at(self._by_name.of((named.namespace, named.name)))
+            self._foreign[pod.uid] = key, pod.scheduler
+            self._foreign_by_name.add((key.namespace, key.name), pod.uid)
+            self.look_at(self._by_name.of((key.namespace, key.name)))
 
     def drop_foreign_pod(self, uid: str) -> None:
         """Forget a foreign pod."""
-        named, _ = self._foreign.pop(uid, (None, ""))
-        if named is not None:
-            self._foreign_by_name.discard((named.namespace, named.name), uid)
-            self.look_at(self._by_name.of((named.namespace, named.name)))
+        key, _ = self._foreign.pop(uid, (None, ""))
+        if key is not None:
+            self._foreign_by_name.discard((key.namespace, key.name), uid)
+            self.look_at(self._by_name.of((key.namespace, key.name)))
 
-    def begin(self) -> None:
-        """Take all that is known as older than what is to come: of the same second, names order it.
+    def treat_all_as_old(self) -> None:
+        """Treat all pods and workloads that are known now as older than those that come later.
 
-        What was written since has changed resourceVersions, so after a restart they don't tell what was created first.
+        After a restart, a resourceVersion doesn't tell what was created first, because later writes have changed it. So
+        known pods that were created in the same second are ordered by their names.
         """
         self.catch_up()
-        self.workloads.begin()
+        self.workloads.treat_all_as_old()
         for gang, member in list(self.members()):
             gang.change(member.pod.uid, first_seen=0, submitted=self._submitted(member.pod))
 
     def _submitted(self, pod: Pod) -> tuple[float, int] | None:
-        """Return the place in line that its owner keeps or has in a queue, None if the pod has its own.
+        """Return the place in line of the pod's owner, None if the pod has a place of its own.
 
-        An owner that was resumed before its pods existed was in line before them.
+        An owner has one if it was sent back in line, or if it was resumed before its pods existed: then it was in line
+        before them.
         """
         job = owning(pod.owner, pod.namespace, self.workloads) if pod.owner is not None else None
         if not isinstance(job, Resumable):
@@ -281,7 +374,7 @@ class Registry:
 
     def _add(self, gang: Gang) -> None:
         key = gang.key
-        gang.changed = self.changed
+        gang.uncopied = self.uncopied
         self.gangs[key] = gang
         self._by_name.add((key.namespace, key.name), key)
         self._gang_changed(key)
@@ -295,11 +388,14 @@ class Registry:
         self._gang_changed(key)
 
     def _gang_changed(self, key: GangKey) -> None:
-        self.changed.add(key)
+        self.uncopied.add(key)
         self.on_dependee(key.namespace, Target("gang", str(key).removeprefix(f"{key.namespace}/")))
 
-    def _touch(self, key: GangKey, line: Line | None = None) -> None:
-        """Note that a gang has changed. If it has no members left, it is gone, and may have an heir in ``line``."""
+    def _touch(self, key: GangKey, lineage: Lineage | None = None) -> None:
+        """Note that a gang has changed.
+
+        A gang without members is gone. If it has an heir of that ``lineage``, the heir takes over its history.
+        """
         self.revision += 1
         if key.convention is Convention.COSCHEDULING:
             self.touched_groups.add((key.namespace, key.name))
@@ -310,31 +406,33 @@ class Registry:
         self._remove(gang)
         gang.fail_waits("the gang is gone")
         gang.note(HistoryKind.GONE)
-        self.gone.keep(gang, line)
-        heir = self._heir(gang, line) if line is not None else None
+        self.gone.keep(gang, lineage)
+        heir = self._heir(gang, lineage) if lineage is not None else None
         if heir is not None:
             self.gone.hand_over(key, heir.history)
 
-    def _heir(self, gone: Gang, line: Line) -> Gang | None:
+    def _heir(self, gone: Gang, lineage: Lineage) -> Gang | None:
         """Return the gang that takes over the history of ``gone``, None if no such gang exists yet."""
-        if len(self.workloads.naming(*line[:2])) > MOST_HEIRS:
+        if len(self.workloads.naming(*lineage[:2])) > MOST_HEIRS:
             return None
-        gangs = [self.gangs[key] for key in sorted(self.gangs_of(*line[:2]))]
-        same_line = (
-            gang for gang in gangs if line in (line_of(gang.key, one.pod) for one in gang.members.values())
+        gangs = [self.gangs[key] for key in sorted(self.gangs_of(*lineage[:2]))]
+        same_lineage = (
+            gang
+            for gang in gangs
+            if lineage in (lineage_of(gang.key, member.pod) for member in gang.members.values())
         )
-        return next((gang for gang in same_line if gang.history.replaces(gone.history)), None)
+        return next((gang for gang in same_lineage if gang.history.replaces(gone.history)), None)
 
     # Workloads.
 
     def put_workload(self, workload: Workload) -> None:
         """Record an object that may state how large gangs are."""
         before = self.workloads.find(type(workload), workload.namespace, workload.name)
-        concerned = self.workloads.put(workload)
-        if before is None or _standing(before) != _standing(workload):
-            concerned = self.workloads.pods_of(workload)
+        affected = self.workloads.put(workload)
+        if before is None or _stated_besides_size(before) != _stated_besides_size(workload):
+            affected = self.workloads.pods_of(workload)
             self._job_changed(workload)
-        self._recompute_soon(workload.namespace, concerned)
+        self._recompute_soon(workload.namespace, affected)
         if isinstance(workload, CoschedulingGroup):
             self.touched_groups.add((workload.namespace, workload.name))
 
@@ -362,25 +460,25 @@ class Registry:
             self.touched_job_sets.add((workload.namespace, workload.name))
 
     def _recompute_soon(self, namespace: str, uids: Collection[str]) -> None:
-        """Find out again to which gangs pods belong: now if there are few, else when `recompute_late` is called."""
+        """Compute again to which gangs pods belong: now if there are few, else when `recompute_late` is called."""
         if len(uids) < MANY:
             self._recompute(uids)
         else:
             self.late.setdefault(namespace, set()).update(uids)
 
     def catch_up(self) -> None:
-        """Find out again to which gangs all pods in ``late`` belong."""
+        """Compute again to which gangs all pods in ``late`` belong."""
         for namespace in [*self.late]:
             self.recompute_late(namespace)
 
     def recompute_late(self, namespace: str) -> int:
-        """Find out again to which gangs the pods in ``late`` of a namespace belong; return how many they are."""
+        """Compute again to which gangs the pods in ``late`` of a namespace belong; return how many pods these are."""
         uids = self.late.pop(namespace, set())
         self._recompute(sorted(uids))
         return len(uids)
 
     def _recompute(self, uids: Iterable[str]) -> None:
-        """Find out again to which gangs pods belong and what their place in line is, and have the gangs looked at."""
+        """Compute again to which gangs pods belong and their places in line, and have these gangs looked at."""
         for uid in uids:
             found = self.member(uid)
             if found is None:
@@ -396,18 +494,23 @@ class Registry:
 
 
 def _shared(gang: Gang, membership: Membership) -> Membership:
-    """Return the equal membership of the gang's first member, if it has one: the pods of a gang share it."""
+    """Return the membership of the gang's first member if it is equal, so that the pods of a gang share one object."""
     first = next(iter(gang.members.values()), None)
     return first.membership if first is not None and first.membership == membership else membership
 
 
-def _standing(workload: Workload) -> tuple[object, ...]:
-    """Return what is stated besides sizes: the place in line, the submission, and whether a Job has ended."""
-    line: tuple[object, ...] = (workload.suspended,) if isinstance(workload, JobSet | Resumable) else ()
-    line += (workload.queued_since,) if isinstance(workload, Resumable) else ()
-    return (workload.uid, workload.submission, line, workload.outcome if isinstance(workload, Job) else None)
+def _stated_besides_size(workload: Workload) -> tuple[object, ...]:
+    """Return what a workload states besides sizes: its place in line, its submission, and whether a Job has ended."""
+    in_line: tuple[object, ...] = (workload.suspended,) if isinstance(workload, JobSet | Resumable) else ()
+    in_line += (workload.queued_since,) if isinstance(workload, Resumable) else ()
+    return (
+        workload.uid,
+        workload.submission,
+        in_line,
+        workload.outcome if isinstance(workload, Job) else None,
+    )
 
 
-def _naming(pod: Pod) -> tuple[object, ...]:
-    """Return what of a pod names objects."""
+def _names_in(pod: Pod) -> tuple[object, ...]:
+    """Return the parts of a pod that name objects."""
     return pod.labels, pod.group, pod.owner

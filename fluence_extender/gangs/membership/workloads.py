@@ -1,6 +1,7 @@
-"""The objects that state how large gangs are and where they may be placed, and which pods may depend on which object.
+"""The objects that state how large gangs are and where they may be placed, and which pods depend on which of them.
 
-A pod's membership depends on objects that the pod names: its owner, its groups, and what operators' labels say.
+A pod's membership may depend on the objects that the pod names: its owner, its groups, and the objects that operators
+name in labels. When such an object changes, the memberships of these pods are computed again.
 
 Invariant: if one of the objects that were looked up for a membership can't be read, the size isn't known.
 """
@@ -70,12 +71,11 @@ NAMING_LABELS = frozenset((GROUP_LABEL, *COSCHEDULING_NAMES, JOB_SET_UID, *KINDS
 """The labels that name an object by its name or its uid."""
 
 
-def _refs(pod: Pod, gang: GangKey | None) -> list[Name | type]:
+def _dependencies_of(pod: Pod, gang: GangKey | None) -> list[Name | type]:
     """Return what a pod's membership may depend on.
 
     These are names and uids of objects in its namespace, and kinds of objects, of which it only matters whether they
-    are served.
-    The labels of a pod's Job may name a group, too; then ``gang`` has that name.
+    are served. The labels of a pod's Job may name a group, too. Then ``gang`` has the name of that group.
     """
     labels = pod.labels.keys() & NAMING_LABELS
     names = {pod.group, *(pod.labels[label] for label in labels)}
@@ -90,7 +90,8 @@ def _refs(pod: Pod, gang: GangKey | None) -> list[Name | type]:
 class WorkloadIndex:
     """Workloads by kind and name, and the uids of the pods that name them.
 
-    Each change returns the uids of the pods whose memberships have to be computed anew. ``rule`` computes a membership.
+    The methods that change it return the uids of the pods whose memberships have to be computed again. ``rule``
+    computes a membership.
     """
 
     def __init__(self, rule: Callable[[Pod, Workloads], Membership] = recognize) -> None:
@@ -112,15 +113,15 @@ class WorkloadIndex:
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         """Return the object of that name, or None while it isn't known."""
-        found = self._objects.get(kind, {}).get((namespace, name))
-        return found if isinstance(found, kind) else None
+        workload = self._objects.get(kind, {}).get((namespace, name))
+        return workload if isinstance(workload, kind) else None
 
     def all(self, kind: type[Workload]) -> dict[Name, Workload]:
         """Return all known objects of a kind."""
         return dict(self._objects.get(kind, {}))
 
     def served(self, kind: type[Workload]) -> bool:
-        """Return whether the cluster serves such objects; True until the opposite is known."""
+        """Return whether the cluster serves such objects: true until the opposite is known."""
         return kind not in self._unserved
 
     def membership(self, pod: Pod) -> Membership:
@@ -132,21 +133,24 @@ class WorkloadIndex:
         return membership
 
     def add_pod(self, pod: Pod, gang: GangKey | None = None) -> None:
-        """Record on which objects and kinds the membership of a pod may depend, which is in ``gang``."""
-        for ref in _refs(pod, gang):
-            self._pods.add(ref, pod.uid)
+        """Record on which objects and kinds the membership of a pod, which is in ``gang``, may depend."""
+        for dependency in _dependencies_of(pod, gang):
+            self._pods.add(dependency, pod.uid)
 
     def drop_pod(self, pod: Pod, gang: GangKey | None = None) -> None:
         """Forget a pod, given as it was added."""
-        for ref in _refs(pod, gang):
-            self._pods.discard(ref, pod.uid)
+        for dependency in _dependencies_of(pod, gang):
+            self._pods.discard(dependency, pod.uid)
 
     def naming(self, namespace: str, name: str) -> Set[str]:
-        """Return the uids of the pods that name an object by its name or uid: read-only, gone after the next change."""
+        """Return the uids of the pods that name an object by its name or uid.
+
+        The set is read-only, and valid until the next change.
+        """
         return self._pods.of((namespace, name))
 
     def pods_of(self, workload: Workload) -> list[str]:
-        """Return the uids of the pods that belong to an object, or may."""
+        """Return the uids of the pods that belong to an object or may belong to it."""
         names = [workload.name, workload.uid, workload.cluster if isinstance(workload, RayJob) else ""]
         return sorted({uid for name in names if name for uid in self.naming(workload.namespace, name)})
 
@@ -168,8 +172,8 @@ class WorkloadIndex:
         """Return the resourceVersion at which a workload was first seen, 0 if it was there when the service started."""
         return self._first_seen.get(workload.uid, revision(workload.version))
 
-    def begin(self) -> None:
-        """Take all workloads that are known as older than those to come: their names order those of the same second."""
+    def treat_all_as_old(self) -> None:
+        """Treat all workloads that are known now as older than later ones (see `Registry.treat_all_as_old`)."""
         self._first_seen = dict.fromkeys(self._first_seen, 0)
 
     def drop(self, workload: Workload) -> list[str]:
@@ -197,15 +201,15 @@ class _Reader:
         self.problem = ""
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
-        found = self._index.find(kind, namespace, name)
-        if found is not None and found.problem:
-            named = "PodGroup" if kind is CoschedulingGroup else kind.__name__
-            self.problem = f"{named} {namespace}/{name} can't be read: {found.problem}"
-        return found
+        workload = self._index.find(kind, namespace, name)
+        if workload is not None and workload.problem:
+            kind_name = "PodGroup" if kind is CoschedulingGroup else kind.__name__
+            self.problem = f"{kind_name} {namespace}/{name} can't be read: {workload.problem}"
+        return workload
 
 
 def parents_of(pod: Pod, workloads: Workloads) -> Iterator[Workload]:
-    """Yield the known workloads that a pod belongs to, each once: its owner, what labels name, and what made these.
+    """Yield the known workloads that a pod belongs to, each once: its owner, those that labels name, and their makers.
 
     An operator's pods needn't be owned by the object that their user wrote: the Trainer makes a JobSet of a TrainJob,
     that makes Jobs, and these make pods.
@@ -220,28 +224,29 @@ def parents_of(pod: Pod, workloads: Workloads) -> Iterator[Workload]:
     parents: dict[int, Workload] = {}
     for parent in (owner, *(workloads.find(kind, pod.namespace, name) for kind, name in named if name)):
         if parent is not None:
-            parents.update((id(one), one) for one in (parent, *made_of(parent, workloads)))
+            lineage = (parent, *makers_of(parent, workloads))
+            parents.update((id(workload), workload) for workload in lineage)
     yield from parents.values()
 
 
 def owning(owner: Owner, namespace: str, workloads: Workloads) -> Workload | None:
     """Return the object that owns a pod, None where it isn't known."""
     kind = OWNERS.get(owner.kind)
-    found = workloads.find(kind, namespace, owner.name) if kind is not None else None
-    return found if found is not None and found.uid == owner.uid else None
+    workload = workloads.find(kind, namespace, owner.name) if kind is not None else None
+    return workload if workload is not None and workload.uid == owner.uid else None
 
 
-def made_of(thing: Workload, workloads: Workloads) -> Iterator[Workload]:
-    """Yield the known objects that operators have made this one of, the outermost first."""
+def makers_of(workload: Workload, workloads: Workloads) -> Iterator[Workload]:
+    """Yield the known objects from which operators have made this one, the outermost first."""
     maker: Workload | None = None
-    if isinstance(thing, Job) and thing.job_set:
-        maker = workloads.find(JobSet, thing.namespace, thing.job_set)
-    elif isinstance(thing, JobSet) and thing.made_of:
-        maker = workloads.find(TrainJob, thing.namespace, thing.made_of)
-    elif isinstance(thing, RayCluster) and thing.made_of:
-        maker = workloads.find(RayJob, thing.namespace, thing.made_of)
+    if isinstance(workload, Job) and workload.job_set:
+        maker = workloads.find(JobSet, workload.namespace, workload.job_set)
+    elif isinstance(workload, JobSet) and workload.made_of:
+        maker = workloads.find(TrainJob, workload.namespace, workload.made_of)
+    elif isinstance(workload, RayCluster) and workload.made_of:
+        maker = workloads.find(RayJob, workload.namespace, workload.made_of)
     if maker is not None:
-        yield from made_of(maker, workloads)
+        yield from makers_of(maker, workloads)
         yield maker
 
 
@@ -255,7 +260,7 @@ def owner_topology(workloads: WorkloadIndex, pod: Pod) -> tuple[tuple[str, ...],
 
 
 def _job_size(workloads: WorkloadIndex, pod: Pod) -> int:
-    """Return the pods of one Job of the replicated job, by its JobSet (which the gang waits for) or by the Job."""
+    """Return the size of one Job of the replicated job, by its JobSet (for which the gang waits) or by the Job."""
     job_set = workloads.find(JobSet, pod.namespace, pod.labels.get(JOB_SET_NAME, ""))
     replicas = number(pod.labels.get(REPLICATED_JOB_REPLICAS, "")) or 0
     if job_set is not None and replicas:

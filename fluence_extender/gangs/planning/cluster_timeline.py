@@ -1,42 +1,113 @@
 """The timeline of the cluster. Its rows are the nodes and the virtual devices; pods leave at their declared ends.
 
-A pass that needs a timeline renews that of the last pass, or builds a new one. It is used to plan for later times. Such
-a plan knows the amounts and host ports that are free then. All else is judged by the present state: which nodes a pod
-may use, and which are held for preemptors. Host ports of pods without a known end never become free. Under a
-node-exclusive policy, a node is free once its gang has left.
+A pass that needs a timeline renews that of the last pass, or builds a new one. The timeline is used to plan for later
+times. Such a plan knows the amounts and host ports that are free then. All else is judged by the present state: which
+nodes a pod may use, and which nodes are held for preemptors. Host ports of pods without a known end never become free.
+Under a node-exclusive policy, a node is free once its gang has left.
+
+**Devices** count in the column `DEVICES`. A device has as many units as the pools below it have together, or one if
+there are no pools below it. A pod that takes units of a pool takes as many units of each device above the pool. A pod
+that takes a whole device takes all units of it and of every device below. So a device with parts is entirely free
+exactly if its row has all its units.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
 from fluence_extender.gangs.planning.known_ends import LeavingPods
-from fluence_extender.gangs.queue.device_rows import DEVICES, EXCLUSIVE, FIRST_RESOURCE, DeviceRows
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue
+from fluence_extender.graph.containment import paths_above
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.plan import Planner
-from fluence_extender.queueing.ends import expected_end
-from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Slots
-from fluence_extender.queueing.steps import Steps
-from fluence_extender.queueing.timeline import Timeline, subtract
+from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Slots, expected_end
+from fluence_extender.queueing.timeline import Steps, Timeline, subtract
 from fluence_extender.room.capacity import LARGEST, CapacityTable
 from fluence_extender.room.devices import DeviceUse
 from fluence_extender.room.holdings import Holding
 from fluence_extender.room.holds import GangNodes, HeldNodes, Hold
 from fluence_extender.room.room import Room
 
+ABSENT, EXCLUSIVE, DEVICES = range(3)
+"""The first columns: resources that no node has, the right to use a node alone, and units of devices."""
+
+FIRST_RESOURCE = 3
+"""The column of the first resource."""
+
+
+class DeviceRows:
+    """The rows of the devices of a catalogue, from ``first`` on."""
+
+    def __init__(self, catalogue: DeviceCatalogue, first: int) -> None:
+        self.catalogue = catalogue
+        self._devices = catalogue.devices
+        self._rows = {device.path: first + number for number, device in enumerate(self._devices)}
+        self._above = {
+            device.path: [path for path in paths_above(device.path) if path in self._rows]
+            for device in self._devices
+        }
+        self._below: dict[str, list[str]] = {device.path: [] for device in self._devices}
+        for path, above in self._above.items():
+            for ancestor in above:
+                self._below[ancestor].append(path)
+        self.units = {device.path: self._count(device) for device in self._devices}
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """Yield the row of each device and how many units it has."""
+        return ((row, self.units[path]) for path, row in self._rows.items())
+
+    def taken(self, shares: Iterable[DeviceShare]) -> dict[int, int]:
+        """Return how many units these shares take of each row."""
+        units_by_row: Counter[int] = Counter()
+        for share in shares:
+            device = self.catalogue.at(share.path)
+            if device is None or device.path not in self._rows:
+                continue
+            units = share.amount if device.leaf else self.units[device.path]
+            for path in (device.path, *self._above[device.path]):
+                units_by_row[self._rows[path]] += units
+            for path in self._below[device.path]:
+                units_by_row[self._rows[path]] += self.units[path]
+        return dict(units_by_row)
+
+    def used(self, free: Amounts) -> list[DeviceShare]:
+        """Return the shares that are in use if ``free`` is what a timeline has free."""
+        shares = []
+        for device in self._devices:
+            units = self.units[device.path]
+            used = min(units - int(free[self._rows[device.path], DEVICES]), units)
+            if used > 0 and not self._below[device.path]:
+                shares.append(device.share(used if device.leaf else 1))
+        return shares
+
+    def _count(self, device: Device) -> int:
+        if device.leaf:
+            return device.count
+        return (
+            sum(
+                other.count
+                for other in self._devices
+                if other.leaf and other.path in self._below[device.path]
+            )
+            or 1
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DeclaredEnds:
-    """When the pods end that hold something.
+    """When pods that hold something end.
 
     ``leaving`` has the pods that had their places before this pass. ``placed`` has the uids of pods that this pass has
     placed, and when they end, in seconds since the epoch. ``own`` is what the nodes have less what foreign pods use.
@@ -53,7 +124,7 @@ class DeclaredEnds:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to place a gang later: its members that lack places, and those that are settled.
+    """A request to place a gang later: the demands of its members without places, and the ``settled`` members.
 
     Nodes that are held for the gangs ``overtaken`` are open to it.
     """
@@ -68,7 +139,7 @@ class Request:
 class ClusterTimeline:
     """A timeline, with the row of each node and the column of each resource.
 
-    It is a `queueing.fitting.PlannerPort`; ``requests`` has the request of each entry, by its key.
+    It is a `queueing.timeline.PlannerPort`; ``requests`` has the request of each entry, by its key.
     """
 
     timeline: Timeline
@@ -87,7 +158,7 @@ class ClusterTimeline:
     _sizes: dict[Resources, Amounts] = field(default_factory=dict)
     _masks: dict[frozenset[Signature], Mask] = field(default_factory=dict)
     _kept: dict[tuple[int, int], Hold | None] = field(default_factory=dict)
-    """What has to stay free: by the number of reservations, and by how many of them start while an entry runs."""
+    """What has to stay free, by the number of all reservations and of those that start while an entry runs."""
 
     def renewed(self, room: Room, now: float) -> ClusterTimeline | None:
         """Return this timeline at ``now`` in an equal room, without reservations; None if work ends by then."""
@@ -100,10 +171,10 @@ class ClusterTimeline:
 
     def size(self, requests: Resources) -> Amounts:
         """Return requests as a row; treat it as read-only. Resources that no node has stand in the first column."""
-        found = self._sizes.get(requests)
-        if found is None:
-            found = self._sizes[requests] = _row(requests, self.columns)
-        return found
+        row = self._sizes.get(requests)
+        if row is None:
+            row = self._sizes[requests] = _row(requests, self.columns)
+        return row
 
     def slots(self, demands: Sequence[Demand]) -> tuple[Slots, ...]:
         """Return how many members of each size a gang has; devices don't count."""
@@ -133,17 +204,17 @@ class ClusterTimeline:
     # Plans for a later time.
 
     def usable(self, where: str) -> Mask | None:
-        """Return the rows of nodes that some member may use, and those of all devices; treat it as read-only."""
+        """Return the rows of all devices, and of the nodes that at least one member may use; treat it as read-only."""
         request = self.requests[where]
-        found = self._eligible_rows({signature(one.pod): one.pod for one in request.demands})
+        mask = self._eligible_rows({signature(demand.pod): demand.pod for demand in request.demands})
         closed = [self.rows[name] for name in self._closed(request) if name in self.rows]
         if closed:
-            found = found.copy()
-            found[closed] = False
-        return found
+            mask = mask.copy()
+            mask[closed] = False
+        return mask
 
     def _eligible_rows(self, pods: Mapping[Signature, Pod]) -> Mask:
-        """Return the rows that one of ``pods`` may use. The answer is cached, because most gangs ask alike."""
+        """Return the rows that at least one of ``pods`` may use. It is cached, because most gangs have equal pods."""
         key = frozenset(pods)
         if key not in self._masks:
             names = set[str]().union(*map(self.planner.eligibility.eligible, pods.values()))
@@ -156,7 +227,7 @@ class ClusterTimeline:
     def place(self, entry: Entry, view: Amounts, time: float) -> Footprint | None:
         """Return places for a gang that starts at a time, in what ``view`` has free; None if it doesn't fit."""
         request = self.requests[entry.where]
-        own = frozenset(one.node for one in request.settled)
+        own = frozenset(member.node for member in request.settled)
         closed = self._closed(request)
         if self.room.facts.gang_nodes.exclusive:
             taken = view[: len(self.names), EXCLUSIVE] < 1
@@ -170,8 +241,8 @@ class ClusterTimeline:
             shut=closed,
             gang=request.gang,
         )
-        found = self.planner.by_first_fit.find(room, request.demands, request.settled)
-        return None if found is None else self.footprint(request.demands, found, own)
+        places = self.planner.by_first_fit.find(room, request.demands, request.settled)
+        return None if places is None else self.footprint(request.demands, places, own)
 
     def _table(self, entry: Entry, view: Amounts, own: Collection[str], time: float) -> CapacityTable:
         """Return a table of the nodes of ``view`` on which something is free, with the gang's ``own`` nodes.
@@ -180,7 +251,7 @@ class ClusterTimeline:
         """
         now, names = self.room.free, self.names
         view = view[: len(names)]
-        if all(any(one.size) for one in entry.slots):
+        if all(any(slots.size) for slots in entry.slots):
             offering: Mask = np.any(view > 0, axis=1)
             offering[[self.rows[name] for name in own if name in self.rows]] = True
             view = view[offering]
@@ -194,9 +265,9 @@ class ClusterTimeline:
     def _ports_at(self, node: str, ports: tuple[HostPort, ...], time: float) -> tuple[HostPort, ...]:
         """Return the host ports of a node that are still in use at a later time."""
         left = Counter(ports)
-        for end, some in self.leaving_ports.get(node, ()):
+        for end, freed in self.leaving_ports.get(node, ()):
             if end <= time:
-                left.subtract(some)
+                left.subtract(freed)
         return tuple((+left).elements())
 
     def _closed(self, request: Request) -> set[str]:
@@ -214,14 +285,14 @@ class ClusterTimeline:
 
     def kept_within(self, duration: float) -> Hold | None:
         """Return what has to stay free for reservations that start within so many seconds, None for nothing."""
-        levels = self.timeline.levels_within(duration)
-        state = len(self.timeline.reservations), levels
-        if state not in self._kept:
-            self._kept[state] = self._find_kept(levels)
-        return self._kept[state]
+        starts = self.timeline.starts_within(duration)
+        key = len(self.timeline.reservations), starts
+        if key not in self._kept:
+            self._kept[key] = self._find_kept(starts)
+        return self._kept[key]
 
-    def _find_kept(self, levels: int) -> Hold | None:
-        kept = self.timeline.kept(levels)
+    def _find_kept(self, starts: int) -> Hold | None:
+        kept = self.timeline.kept(starts)
         rows, amounts = kept.rows, kept.amounts
         if not len(rows):
             return None
@@ -273,14 +344,14 @@ def _leaving_ports(
     room: Room, ends: DeclaredEnds, now: float
 ) -> Mapping[str, Sequence[tuple[float, tuple[HostPort, ...]]]]:
     """Return when pods with host ports end, and which ports they have, by node."""
-    found: dict[str, list[tuple[float, tuple[HostPort, ...]]]] = {}
+    leaving: dict[str, list[tuple[float, tuple[HostPort, ...]]]] = {}
     if not room.free.ports:
-        return found
+        return leaving
     placed = ((uid, room.facts.holdings[uid], end) for uid, end in ends.placed.items())
     for uid, held, end in chain(ends.leaving.with_ports(), placed):
         if held.ports and uid not in room.gone:
-            found.setdefault(held.node, []).append((expected_end(end, now), held.ports))
-    return found
+            leaving.setdefault(held.node, []).append((expected_end(end, now), held.ports))
+    return leaving
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -299,20 +370,20 @@ def _pods_leave(
     room: Room, ends: DeclaredEnds, rows: Mapping[str, int], columns: Mapping[str, int]
 ) -> _Leaving:
     """Return what comes back on nodes when pods end."""
-    times, nodes, kinds, foreign = ends.leaving.columns(room.gone.keys())
-    at = np.array([rows.get(node, -1) for node in ends.leaving.nodes], dtype=np.intp)[nodes]
-    there = at >= 0
+    times, nodes, numbers, foreign = ends.leaving.columns(room.gone.keys())
+    pod_rows = np.array([rows.get(node, -1) for node in ends.leaving.nodes], dtype=np.intp)[nodes]
+    present = pod_rows >= 0
     sizes = np.zeros((len(ends.leaving.sizes), FIRST_RESOURCE + len(columns)), dtype=np.int64)
-    used = np.flatnonzero(np.bincount(kinds, minlength=len(sizes)))
-    some = [*ends.leaving.sizes]
+    used = np.flatnonzero(np.bincount(numbers, minlength=len(sizes)))
+    all_sizes = [*ends.leaving.sizes]
     for number in used.tolist():
-        sizes[number] = _row(some[number], columns)
+        sizes[number] = _row(all_sizes[number], columns)
     # Resources that no node has are counted nowhere.
     sizes[:, 0] = 0
-    steps = Steps(times[there], at[there], sizes[kinds[there]])
+    steps = Steps(times[present], pod_rows[present], sizes[numbers[present]])
     placed = ((room.facts.holdings[uid], end) for uid, end in ends.placed.items())
     more = [(_on_node(held, rows, columns), end) for held, end in placed if held.node in rows]
-    return _Leaving(steps, foreign[there], more)
+    return _Leaving(steps, foreign[present], more)
 
 
 def _on_node(held: Holding, rows: Mapping[str, int], columns: Mapping[str, int]) -> Footprint:
@@ -357,21 +428,21 @@ def _amounts(
     table: CapacityTable, names: Sequence[str], columns: Mapping[str, int], shape: tuple[int, int]
 ) -> Amounts:
     """Return the amounts of a table, rearranged to the given rows and columns."""
-    found = np.zeros(shape, dtype=np.int64)
+    amounts = np.zeros(shape, dtype=np.int64)
     here: slice | list[int] = slice(len(names))
     there = here
     if table.names[: len(names)] != names:
         here = [row for row, name in enumerate(names) if name in table.rows]
         there = [table.rows[names[row]] for row in here]
     for kind, column in table.columns.items():
-        found[here, columns[kind]] = table.free[there, column]
-    return found
+        amounts[here, columns[kind]] = table.free[there, column]
+    return amounts
 
 
 def _row(requests: Resources, columns: Mapping[str, int]) -> Amounts:
     """Return requests as a row; resources that no node has stand in the first column."""
-    found = np.zeros(FIRST_RESOURCE + len(columns), dtype=np.int64)
+    row = np.zeros(FIRST_RESOURCE + len(columns), dtype=np.int64)
     for kind, amount in requests.items():
         if amount > 0:
-            found[columns.get(kind, 0)] += min(amount, LARGEST)
-    return found
+            row[columns.get(kind, 0)] += min(amount, LARGEST)
+    return row

@@ -27,14 +27,14 @@ class Demanded:
     """The demand of members, as its ``key``, and the ``priority`` with which they could preempt.
 
     Members with equal demands get equal answers. Equal demands are one object (`PassMemory.same`). ``group`` are pods
-    with this demand if only amounts decide how many of them have room, so that a count tells it; else it is empty.
-    ``told`` is the last reason that a count gave, with all that it depends on.
+    with this demand if a count tells how many of them have room, because only amounts decide; else it is empty.
+    ``counted`` is the last reason that a count gave, after all that the reason depends on.
     """
 
     key: Hashable
     priority: float
     group: list[Pod]
-    told: tuple[object, Reason | None] = None, None
+    counted: tuple[object, Reason | None] = None, None
 
 
 class Demands:
@@ -65,16 +65,16 @@ class Demands:
         """Return the demands of ``members``, which use no nodes that are ``avoided``."""
         awaited = self._awaited_places(gang)
         return [
-            Demand(member.pod, _barred(member, now, awaited) | avoided, *self.topology(member.pod))
+            Demand(member.pod, _excluded_nodes(member, now, awaited) | avoided, *self.topology(member.pod))
             for member in members
         ]
 
     def settled(self, gang: Gang) -> list[SettledMember]:
         """Return the members that have a place already."""
         return [
-            SettledMember(Demand(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
-            for one in gang.alive()
-            if one.assignment is not None
+            SettledMember(Demand(member.pod, frozenset(), *self.topology(member.pod)), member.assignment.node)
+            for member in gang.alive()
+            if member.assignment is not None
         ]
 
     def key(self, gang: Gang, members: Iterable[Member], now: float) -> DemandKey:
@@ -95,7 +95,7 @@ class Demands:
                 tuple(pod.requires.items()) if pod.devices else (),
                 pod.host_ports,
                 _by_rules(pod) if ruled else None,
-                _barred(member, now, awaited) | self._kept_apart.nodes(pod),
+                _excluded_nodes(member, now, awaited) | self._kept_apart.nodes(pod),
                 topology_constraints(pod, *self.topology(pod)),
                 own,
             )
@@ -114,14 +114,17 @@ class Demands:
             return None
         if self._awaited[0] != self._held.revision:
             self._awaited = self._held.revision, {}
-        known = self._awaited[1]
-        if others not in known:
-            gangs = [one for key, one in self._gangs.items() if key in others]
+        by_holders = self._awaited[1]
+        if others not in by_holders:
             waiting = (
-                (one.pod, one.held_node) for some in gangs for one in some.members.values() if one.held_node
+                (member.pod, member.held_node)
+                for key, preemptor in self._gangs.items()
+                if key in others
+                for member in preemptor.members.values()
+                if member.held_node
             )
-            known[others] = AwaitedPlaces(self._kept_apart, waiting)
-        return known[others]
+            by_holders[others] = AwaitedPlaces(self._kept_apart, waiting)
+        return by_holders[others]
 
 
 class AwaitedPlaces:
@@ -143,20 +146,20 @@ class AwaitedPlaces:
 
     def kept_from(self, pod: Pod) -> frozenset[str]:
         """Return the nodes on which a pod and one that waits would exclude each other by anti-affinity."""
-        found = NO_NODES
+        excluded = NO_NODES
         for term, nodes in self._of_waiting.items():
             if self._kept_apart.selects(term, pod):
-                found |= self._kept_apart.around(term.key, nodes)
+                excluded |= self._kept_apart.around(term.key, nodes)
         for term in pod.apart:
             if term not in self._of_others:
                 counts = self._kept_apart.counts
                 self._of_others[term] = {node for other, node in self._waiting if counts(term, other)}
-            found |= self._kept_apart.around(term.key, self._of_others[term])
-        return found
+            excluded |= self._kept_apart.around(term.key, self._of_others[term])
+        return excluded
 
 
-def _barred(member: Member, now: float, awaited: AwaitedPlaces | None) -> frozenset[str]:
-    """Return the nodes that refused the member, and those where it would exclude a preemptor."""
+def _excluded_nodes(member: Member, now: float, awaited: AwaitedPlaces | None) -> frozenset[str]:
+    """Return the nodes that have refused the member, and those where it would keep a preemptor away."""
     refused = member.refusals.excluded_nodes(now)
     return refused if awaited is None else refused | awaited.kept_from(member.pod)
 

@@ -1,4 +1,4 @@
-"""When the pods end that hold something, as they, their workloads and their queues declare it.
+"""When pods that hold something end, as they, their workloads and their queues declare it.
 
 A pod that has a place and hasn't started yet is treated as if it had started when its end was first asked for. Ends
 of started pods are computed once, and again when the pod, its workload or its queue has changed.
@@ -11,7 +11,7 @@ from copy import copy
 
 import numpy as np
 
-from fluence_extender.gangs.queue.ends import Ends
+from fluence_extender.gangs.queue.submissions import Ends
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.entry import NEVER, Mask, Rows, Times
@@ -30,7 +30,7 @@ class KnownEnds:
         self._unstarted: dict[str, Pod] = {}
         self._placed: dict[str, float] = {}
         self._changed: set[str] = set()
-        """The pods whose ends may have changed since `take_changed` was called."""
+        """The pods whose ends may have changed since `take_changed` was last called."""
         self.revision = 0
         """Grows when the end of a pod that has its node may have changed."""
 
@@ -65,7 +65,7 @@ class KnownEnds:
         return self._ends.end(pod, self._placed.setdefault(uid, self._calendar()))
 
     def displaced(self, uid: str) -> None:
-        """Forget when a pod was first seen with its place, because it has none any more."""
+        """Forget when a pod was first seen with its place, because it has lost the place."""
         self._placed.pop(uid, None)
 
     @property
@@ -101,7 +101,7 @@ class KnownEnds:
 
 
 MOST_UNUSED = 1_000
-"""All names and sizes are numbered again once there are more of one than two for each pod and this many more."""
+"""Nodes and sizes are numbered anew once there are more numbers of either than twice the pods and this many more."""
 
 
 class LeavingPods:
@@ -115,7 +115,7 @@ class LeavingPods:
         self.nodes: dict[str, int] = {}
         self.sizes: dict[Resources, int] = {}
         self._rows: dict[str, int] = {}
-        self._held: list[Holding] = []
+        self._holdings: list[Holding] = []
         self._unused: list[int] = []
         self._ends = np.full(64, NEVER)
         self._node, self._size = np.zeros(64, dtype=np.intp), np.zeros(64, dtype=np.intp)
@@ -125,25 +125,25 @@ class LeavingPods:
         """Return an independent copy."""
         copied = copy(self)
         copied.nodes, copied.sizes, copied._rows = dict(self.nodes), dict(self.sizes), dict(self._rows)
-        copied._held, copied._unused = list(self._held), list(self._unused)
+        copied._holdings, copied._unused = list(self._holdings), list(self._unused)
         copied._ends, copied._foreign = self._ends.copy(), self._foreign.copy()
         copied._node, copied._size = self._node.copy(), self._size.copy()
         return copied
 
-    def follow(self, changed: Iterable[str], known: KnownEnds, ledger: Ledger) -> None:
+    def follow(self, changed: Iterable[str], ends: KnownEnds, ledger: Ledger) -> None:
         """Take in the present ends of the pods ``changed``, and what they hold."""
         for uid in changed:
-            held = ledger.holdings.get(uid)
-            foreign = held is None
-            if held is None:
-                held = ledger.held_by_foreign(uid)
-            if held is None:
-                known.displaced(uid)
-            end = NEVER if held is None else known.end(uid)
-            if held is None or end == NEVER:
+            holding = ledger.holdings.get(uid)
+            foreign = holding is None
+            if holding is None:
+                holding = ledger.held_by_foreign(uid)
+            if holding is None:
+                ends.displaced(uid)
+            end = NEVER if holding is None else ends.end(uid)
+            if holding is None or end == NEVER:
                 self._drop(uid)
             else:
-                self.put(uid, held, end, foreign)
+                self.put(uid, holding, end, foreign)
 
     def end(self, uid: str) -> float:
         """Return when a pod ends, `NEVER` if that isn't known or if it holds nothing."""
@@ -152,45 +152,45 @@ class LeavingPods:
 
     def with_ports(self) -> list[tuple[str, Holding, float]]:
         """Return the pods with host ports: their uids, what they hold, and their ends."""
-        rows = ((uid, self._held[row], row) for uid, row in self._rows.items())
-        return [(uid, held, float(self._ends[row])) for uid, held, row in rows if held.ports]
+        rows = ((uid, self._holdings[row], row) for uid, row in self._rows.items())
+        return [(uid, holding, float(self._ends[row])) for uid, holding, row in rows if holding.ports]
 
     def columns(self, gone: Set[str]) -> tuple[Times, Rows, Rows, Mask]:
         """Return for all pods but ``gone``: their ends, node numbers, size numbers, and which are foreign."""
-        there = self._ends < NEVER
-        there[[self._rows[uid] for uid in gone if uid in self._rows]] = False
-        return self._ends[there], self._node[there], self._size[there], self._foreign[there]
+        present = self._ends < NEVER
+        present[[self._rows[uid] for uid in gone if uid in self._rows]] = False
+        return self._ends[present], self._node[present], self._size[present], self._foreign[present]
 
-    def put(self, uid: str, held: Holding, end: float, foreign: bool) -> None:
+    def put(self, uid: str, holding: Holding, end: float, foreign: bool) -> None:
         """Record what a pod holds, and when it ends."""
         row = self._rows.get(uid)
         if row is None:
-            row = self._rows[uid] = self._new_row(held)
-        self._held[row] = held
+            row = self._rows[uid] = self._new_row(holding)
+        self._holdings[row] = holding
         self._ends[row], self._foreign[row] = end, foreign
         self._number(row)
         if max(len(self.nodes), len(self.sizes)) > 2 * len(self._rows) + MOST_UNUSED:
             self.nodes, self.sizes = {}, {}
-            for each in self._rows.values():
-                self._number(each)
+            for numbered in self._rows.values():
+                self._number(numbered)
 
     def _number(self, row: int) -> None:
-        held = self._held[row]
-        self._node[row] = self.nodes.setdefault(held.node, len(self.nodes))
-        self._size[row] = self.sizes.setdefault(held.requests, len(self.sizes))
+        holding = self._holdings[row]
+        self._node[row] = self.nodes.setdefault(holding.node, len(self.nodes))
+        self._size[row] = self.sizes.setdefault(holding.requests, len(self.sizes))
 
-    def _new_row(self, held: Holding) -> int:
+    def _new_row(self, holding: Holding) -> int:
         if self._unused:
             return self._unused.pop()
-        self._held.append(held)
-        if len(self._held) > len(self._ends):
+        self._holdings.append(holding)
+        if len(self._holdings) > len(self._ends):
             more = len(self._ends)
             self._ends = np.append(self._ends, np.full(more, NEVER))
             self._node, self._size, self._foreign = (
                 np.append(column, np.zeros(more, dtype=column.dtype))
                 for column in (self._node, self._size, self._foreign)
             )
-        return len(self._held) - 1
+        return len(self._holdings) - 1
 
     def _drop(self, uid: str) -> None:
         row = self._rows.pop(uid, None)

@@ -1,10 +1,10 @@
 """When a pass is due, and what becomes of its decisions.
 
 A pass decides on a view while the event loop goes on. So a decision is carried out only if it still holds: the gang is
-as it was, and its nodes still have the room. What doesn't hold any more is planned again at once.
+as it was, and its nodes still have the room. Otherwise the gang is planned again at once.
 
-Reservations are only plans: nothing is booked in the ledger for them. So they can be lost at any time, and they are
-found anew from the cluster's state.
+Reservations are only plans: the ledger holds nothing for them. So they can be lost at any time, and they are found anew
+from the cluster's state.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from operator import attrgetter
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
-from fluence_extender.gangs.planning.decisions import Decided, Plan
 from fluence_extender.gangs.planning.reservations import Blocked
-from fluence_extender.gangs.planning.view import LiveParts, View, Views
-from fluence_extender.gangs.queue.book import is_blocked, told
-from fluence_extender.gangs.queue.ends import declared, unlike
-from fluence_extender.gangs.queue.turns import RANK, ToTry, waits
+from fluence_extender.gangs.planning.view import Decided, LiveParts, Plan, View, Views
+from fluence_extender.gangs.queue.book import is_blocked, shown_time
+from fluence_extender.gangs.queue.submissions import RANK, ToTry, declared, unlike, waits
 from fluence_extender.model.accounting import MovedStart
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.queueing.entry import NEVER, Entitlement
-from fluence_extender.queueing.reservation import Reservation
+from fluence_extender.queueing.entry import NEVER, Entitlement, Rank, Reservation
 
 IGNORED = {"resource_version", "nominated", "refusal", "undecided", "failure", "told"}
 """The fields of a pod on which no pass depends: kube-scheduler and we report in them while the pod waits."""
 
 # The fields of gangs, members and pods on which a pass depends.
-OF_GANG = attrgetter("size", "queue", "back_off.until", "whole", "obstacle", "asks_since")
+OF_GANG = attrgetter("size", "queue", "back_off.until", "was_complete", "obstacle", "asks_since")
 OF_MEMBER = attrgetter("bound", "binding", "assignment", "record", "refusals.excluded")
 OF_POD = attrgetter(*(one.name for one in fields(Pod) if one.compare and one.name not in IGNORED))
 
 DEFERRED_AT_ONCE = 512
-"""The most gangs that one pass tries because others have left them."""
+"""The most gangs that one pass tries because earlier passes have deferred them."""
 
 RECOUNTED_AFTER = 5.0
 """Seconds after a gang got places until all others are tried again, to tell how many of their members still fit."""
 
 TOLD_AT_ONCE = 500
-"""The most gangs that one step tells only another reason: other work has its turn between steps."""
+"""The most gangs that get only another reason in one step, so that other work has its turn between steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Revisions that stay the same while every decision of a pass holds whose gang hasn't changed."""
+    """Revisions of the ledger and the nodes.
+
+    While they stay the same, the decisions of a pass hold for all gangs that haven't changed.
+    """
 
     version: int
     ledger_journal: int
@@ -61,7 +61,11 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A pass that has begun: the gangs that were ``looked_at`` before it, and what the cluster was like."""
+    """A pass that has begun: the gangs that were ``looked_at`` before it, and what the cluster was like then.
+
+    If `Passes._present` differs from ``basis``, room may have grown since. If ``state`` is the same, nothing that a
+    decision depends on has changed.
+    """
 
     looked_at: Set[GangKey]
     basis: object
@@ -70,7 +74,7 @@ class _Begun:
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """What has happened since a pass began: ``anything``, and on which ``nodes``, None if it could be any node."""
+    """Whether ``anything`` has happened since a pass began, and on which ``nodes``, None if it could be any node."""
 
     anything: bool
     nodes: set[str] | None
@@ -89,38 +93,40 @@ class Passes:
         """Whether the plan of the pass under way is thrown away."""
         self._basis: object = None
         """What `_present` returned when the last pass began, None if all gangs have to be tried."""
-        self._seen = -1
+        self._cut: Rank | None = None
+        """Where the last pass cut the line."""
+        self._journal_seen = -1
         """The end of the ledger's journal when the last plan was applied."""
-        self._ends = -1
+        self._ends_seen = -1
         """The revision of the known ends when `begin` was last called while no pass was under way."""
-        self._made_at = 0.0
-        """When a pass last began with no deferred gangs left to try."""
+        self._last_begun = 0.0
+        """When a pass last began while no deferred gangs were left to try."""
         self._placed_at = NEVER
-        """When a gang first got places after all gangs were last tried, `NEVER` if none did since."""
+        """When a gang first got places since all gangs were last tried, `NEVER` if none did."""
         self._deferred: list[GangKey] = []
-        """The gangs that passes have left for the next ones."""
+        """The gangs that passes have deferred to the next ones."""
         self._looked_at: set[GangKey] = set()
         """The gangs that were looked at since the last pass began."""
-        self._unexplained: list[tuple[GangKey, Reason]] = []
-        """The gangs for which the last pass has only found another reason, and which weren't told it yet."""
-        self._unentitled: list[tuple[GangKey, Entitlement]] = []
-        """The gangs for which it has found another entitlement, and which didn't get it yet."""
+        self._new_reasons: list[tuple[GangKey, Reason]] = []
+        """Gangs for which the last pass has found only another reason, which they don't have yet."""
+        self._new_entitlements: list[tuple[GangKey, Entitlement]] = []
+        """Gangs for which it has found another entitlement, which they don't have yet."""
 
     @property
     def restless(self) -> bool:
-        """Whether another pass is wanted at once: gangs were looked at, or room may have grown since the last one."""
+        """Whether a pass is wanted at once: gangs were looked at or deferred, or room may have grown since the last."""
         if self._begun is not None:
             return False
         return bool(self._looked_at or self._deferred) or self._grew(self._present())
 
     @property
     def unfinished(self) -> bool:
-        """Whether gangs weren't told yet what the last pass has found."""
-        return bool(self._unexplained or self._unentitled)
+        """Whether gangs don't have the reasons and entitlements yet that the last pass has found."""
+        return bool(self._new_reasons or self._new_entitlements)
 
     def untried_for(self, now: float) -> float:
         """Return for how many seconds gangs have waited for a pass that is due."""
-        return now - self._made_at if self._begun is not None or self.restless else 0.0
+        return now - self._last_begun if self._begun is not None or self.restless else 0.0
 
     def _present(self) -> tuple[object, ...]:
         """Return a value that changes whenever room may have grown, except by the end of a reservation."""
@@ -130,9 +136,8 @@ class Passes:
             queue.settings.revision,
             queue.admission.version,
             queue.admission.quotas.version,
-            queue.departures,
+            queue.lost_reservations,
             queue.admission.shares.epoch,
-            queue.cut(),
             queue.closed.over(),
         )
 
@@ -142,17 +147,25 @@ class Passes:
         Room also grows by what isn't reserved any more.
         """
         queue = self._parts.queue
-        moved = self._ends != queue.known_ends.revision
+        moved = self._ends_seen != queue.known_ends.revision
         # A pod that has not ended when it should have is expected to end later.
         overrun = queue.cluster is not None and queue.cluster.timeline.overruns(queue.now())
-        dropped = any(queue.turns.find(one.key) is None for one in queue.blocked)
+        dropped = any(queue.turns.find(blocked.key) is None for blocked in queue.blocked)
         recount = bool(queue.turns.ready) and queue.now() >= self._placed_at + RECOUNTED_AFTER
-        return self._basis != present or (bool(queue.blocked) and (moved or overrun)) or dropped or recount
+        # The pass has cut the line by the entitlements that it found, which the gangs may not have yet.
+        cut = not self._new_entitlements and self._cut != queue.cut()
+        return (
+            self._basis != present
+            or (bool(queue.blocked) and (moved or overrun))
+            or dropped
+            or recount
+            or cut
+        )
 
     def note(self, looked_at: Set[GangKey]) -> None:
         """Note gangs that were looked at, and may have changed."""
         self._looked_at |= looked_at
-        self._parts.queue.begin(looked_at)
+        self._parts.queue.put_in_line(looked_at)
 
     def begin(self, now: float) -> View | None:
         """Return the view for a pass if one is due; its plan has to be applied or dropped before the next one."""
@@ -160,7 +173,7 @@ class Passes:
             return None
         parts, queue = self._parts, self._parts.queue
         present = self._present()
-        # A gang stays untried during its back-off. Its timer calls it when that is over.
+        # A gang isn't tried during its back-off. When that is over, its timer has it looked at again.
         looked_at = {key for key in self._looked_at if not self._backs_off(key, now)}
         grew = self._grew(present)
         if self._deferred and not grew:
@@ -180,17 +193,17 @@ class Passes:
                 raise
             self._begun = _Begun(looked_at, present, self._state())
             if not self._deferred:
-                self._made_at = now
+                self._last_begun = now
         else:
             view = None
             queue.untried -= looked_at
-        self._looked_at, self._ends = set(), queue.known_ends.revision
+        self._looked_at, self._ends_seen = set(), queue.known_ends.revision
         return view
 
-    def view_aside(self, now: float) -> View:
-        """Return a view with nobody in line, for a simulation."""
+    def simulation_view(self, now: float) -> View:
+        """Return a view without gangs in line, for a simulation."""
         self.follow()
-        return self._views.aside(now)
+        return self._views.for_simulation(now)
 
     def follow(self) -> None:
         """Take in what has changed, so that the next view has less to copy."""
@@ -202,7 +215,7 @@ class Passes:
         return gang is not None and gang.back_off.until > now
 
     def _due(self, looked_at: Set[GangKey], now: float) -> list[ToTry]:
-        """Return the gangs that have to be tried although room has only shrunk, in order, with the blocked gangs."""
+        """Return, in order, the blocked gangs and those that have to be tried although room has only shrunk."""
         queue = self._parts.queue
         places = filter(None, map(queue.turns.find, looked_at))
         keys = {
@@ -211,9 +224,9 @@ class Passes:
             if (place.gang.key in queue.untried or place.gang.again_at <= now)
             and place.gang.key not in self._parts.registry.dirty
         }
-        if not keys and not (queue.blocked and self._parts.ledger.journal.now != self._seen):
+        if not keys and not (queue.blocked and self._parts.ledger.journal.now != self._journal_seen):
             return []
-        keys.update(one.key for one in queue.blocked)
+        keys.update(blocked.key for blocked in queue.blocked)
         due = ((key, queue.turns.find(key)) for key in keys)
         return sorted((ToTry(place.rank, key) for key, place in due if place is not None), key=RANK)
 
@@ -238,18 +251,18 @@ class Passes:
             self.drop()
             return set()
         self._begun = None
-        quiet = parts.ledger.journal.now == begun.state.ledger_journal
+        ledger_unchanged = parts.ledger.journal.now == begun.state.ledger_journal
         changed = self._changed_since(view)
-        # A gang that was to be looked at again when the view was taken wasn't tried.
-        looked_at = begun.looked_at - view.changing
+        # The pass hasn't tried gangs that had to be looked at again when the view was taken.
+        looked_at = begun.looked_at - view.unevaluated
         done = {key for key in queue.untried if key in plan.tried or key in looked_at}
         queue.untried.difference_update(done - plan.skipped - changed - self._looked_at)
         queue.untried.update(plan.deferred)
         self._deferred = [*plan.deferred, *(() if view.grew else self._deferred)]
-        # Reasons that an earlier pass has found are still told, unless this pass has tried the gang again.
-        still_true = (pair for pair in self._unexplained if pair[0] not in plan.tried)
-        self._unexplained = [*(pair for pair in plan.explained if pair[0] not in changed), *still_true]
-        self._unentitled = list(plan.entitled)
+        # Reasons that an earlier pass has found still go to their gangs, except to those that this pass has tried.
+        still_right = (pair for pair in self._new_reasons if pair[0] not in plan.tried)
+        self._new_reasons = [*(pair for pair in plan.explained if pair[0] not in changed), *still_right]
+        self._new_entitlements, self._cut = list(plan.entitled), plan.cut
         for key in plan.postponed:
             if key in parts.registry.gangs:
                 parts.registry.dirty.postpone(key)
@@ -257,28 +270,28 @@ class Passes:
             parts.large.pace.spend(namespace, members)
         self._learn(view)
         since = self._since(begun)
-        undone = False
+        some_undone = False
         for decided in plan.decided:
             if decided.key in changed:
                 parts.registry.look_at({decided.key})
-                undone = True
+                some_undone = True
             elif not self._carry_out(decided, since, now):
-                undone = True
-        before = [one for one in view.ends.blocked.values() if one.key in parts.registry.gangs]
-        queue.blocked = [one for one in plan.blocked if one.key in parts.registry.gangs]
+                some_undone = True
+        before = [blocked for blocked in view.ends.blocked.values() if blocked.key in parts.registry.gangs]
+        queue.blocked = [blocked for blocked in plan.blocked if blocked.key in parts.registry.gangs]
         queue.cluster = plan.cluster
         # What has happened on nodes during the pass may be in the way of reservations.
-        self._seen = parts.ledger.journal.now if quiet else begun.state.ledger_journal
+        self._journal_seen = parts.ledger.journal.now if ledger_unchanged else begun.state.ledger_journal
         if view.grew:
             self._placed_at = NEVER
         if any(decided.placed for decided in plan.decided):
             self._placed_at = min(self._placed_at, queue.now())
             # Nothing is reserved for gangs that limits of their queues now keep from starting.
-            undone = undone or queue.reserves_in_vain()
-        self._tell(before, queue.blocked, now)
+            some_undone = some_undone or queue.reserves_in_vain()
+        self._record_starts(before, queue.blocked, now)
         # Gangs behind may use what a gang was given in vain, or what a lost reservation has kept free.
-        offered = undone or (not view.grew and _is_lost(before, plan.blocked))
-        self._basis = None if offered or plan.unsettled else begun.basis
+        freed = some_undone or (not view.grew and _is_lost(before, plan.blocked))
+        self._basis = None if freed or plan.unsettled else begun.basis
         return {decided.key for decided in plan.decided}
 
     def _state(self) -> _State:
@@ -300,11 +313,11 @@ class Passes:
             return _Since(False, set())
         taken = self._parts.ledger.journal.since(before.ledger_journal)
         changed = self._parts.planner.eligibility.journal.since(before.node_journal)
-        known = taken is not None and changed is not None and before.held_nodes == present.held_nodes
-        return _Since(True, {*(taken or ()), *(changed or ())} if known else None)
+        is_known = taken is not None and changed is not None and before.held_nodes == present.held_nodes
+        return _Since(True, {*(taken or ()), *(changed or ())} if is_known else None)
 
     def _changed_since(self, view: View) -> Set[GangKey]:
-        """Return the gangs that aren't any more as a view shows them, in what a pass depends on."""
+        """Return the gangs that have changed since a view was taken, in what a pass depends on."""
         registry, viewed, settings = self._parts.registry, view.registry, self._parts.queue.settings
         restated = registry.workloads.revision != viewed.workloads.revision
         # A gang that changed settings concern is looked at again, and its decision may break a limit now.
@@ -313,7 +326,7 @@ class Passes:
             *registry.dirty,
             *(
                 key
-                for key in registry.changed
+                for key in registry.uncopied
                 if (gang := registry.gangs.get(key)) is None
                 or (copied := viewed.gangs.get(key)) is None
                 or settings_changed
@@ -323,16 +336,16 @@ class Passes:
         }
 
     def explain(self, now: float) -> list[Gang]:
-        """Tell some gangs the entitlements and reasons that the last pass has found; return those with a new reason."""
+        """Give some gangs the entitlements and reasons that the last pass has found; return those with a new reason."""
         registry, queue = self._parts.registry, self._parts.queue
-        for key, entitlement in self._unentitled[:TOLD_AT_ONCE]:
+        for key, entitlement in self._new_entitlements[:TOLD_AT_ONCE]:
             gang = registry.gangs.get(key)
             if gang is not None:
                 gang.entitlement = entitlement
                 queue.turns.put(gang)
-        del self._unentitled[:TOLD_AT_ONCE]
+        del self._new_entitlements[:TOLD_AT_ONCE]
         explained = []
-        for key, reason in self._unexplained[:TOLD_AT_ONCE]:
+        for key, reason in self._new_reasons[:TOLD_AT_ONCE]:
             gang = registry.gangs.get(key)
             # The next pass tries a gang that has changed meanwhile.
             if gang is None or key in registry.dirty or key in queue.untried:
@@ -341,7 +354,7 @@ class Passes:
                 gang.remember(again_at=NEVER)
             gang.explain(reason, now)
             explained.append(gang)
-        del self._unexplained[:TOLD_AT_ONCE]
+        del self._new_reasons[:TOLD_AT_ONCE]
         self.follow()
         return explained
 
@@ -354,14 +367,14 @@ class Passes:
         queue.admission.shares.ranking = view.queues.admission.shares.ranking
 
     def _carry_out(self, decided: Decided, since: _Since, now: float) -> bool:
-        """Carry out a decision, unless its nodes have no room any more; return whether they have."""
+        """Carry out a decision if its nodes still have room; return whether they have."""
         parts, after = self._parts, decided.after
         gang = parts.registry.gangs.get(decided.key)
         if gang is None:
             return False
         gang.remember(again_at=after.again_at)
-        if decided.whole:
-            gang.note(HistoryKind.WHOLE, "", decided.whole)
+        if decided.became_whole:
+            gang.note(HistoryKind.WHOLE, "", decided.became_whole)
         if decided.withdrawn:
             self._places.withdraw(gang)
         failed = self._give(gang, decided, since, now) if decided.placed else None
@@ -381,12 +394,13 @@ class Passes:
 
     def _give(self, gang: Gang, decided: Decided, since: _Since, now: float) -> Reason | None:
         """Give members the places that were decided, or others on these nodes; return why there are none."""
-        members = [gang.members[one.pod.uid] for one in decided.placed]
-        places = [one.assignment for one in decided.placed if one.assignment is not None]
+        members = [gang.members[member.pod.uid] for member in decided.placed]
+        places = [member.assignment for member in decided.placed if member.assignment is not None]
         nodes = {place.node for place in places}
         # Rules about other pods, claims, devices and ports may depend on what happened on other nodes.
         wide = any(
-            one.pod.ruled or one.pod.claims or one.pod.devices or one.pod.host_ports for one in members
+            member.pod.ruled or member.pod.claims or member.pod.devices or member.pod.host_ports
+            for member in members
         )
         stands = not (since.anything and wide) and since.nodes is not None and since.nodes.isdisjoint(nodes)
         if stands:
@@ -395,10 +409,10 @@ class Passes:
             since.nodes.update(nodes)
         return self._places.plan(gang, members, now, within=nodes)
 
-    # What gangs are told.
+    # Expected starts.
 
-    def _tell(self, before: Sequence[Blocked], blocked: Sequence[Blocked], now: float) -> None:
-        """Tell gangs when they are expected to start, and that a start has moved."""
+    def _record_starts(self, before: Sequence[Blocked], blocked: Sequence[Blocked], now: float) -> None:
+        """Record when ``blocked`` gangs are expected to start, and which of them start later than ``before``."""
         queue, registry = self._parts.queue, self._parts.registry
         present = {one.key: one for one in blocked}
         for old in before:
@@ -418,11 +432,11 @@ class Passes:
             if queue.now() < at < NEVER:
                 gang.remember(again_at=min(gang.again_at, now + at - queue.now()))
             if reservation is not None:
-                self._tell_start(gang, reservation, earlier)
+                self._record_start(gang, reservation, earlier)
 
-    def _tell_start(self, gang: Gang, reservation: Reservation, earlier: Mapping[GangKey, Blocked]) -> None:
-        """Tell a gang when it is expected to start, if that is known."""
-        about = told(reservation.start)
+    def _record_start(self, gang: Gang, reservation: Reservation, earlier: Mapping[GangKey, Blocked]) -> None:
+        """Record when a gang is expected to start, if that is known."""
+        about = shown_time(reservation.start)
         if about is not None:
             self._parts.registry.revision += gang.starts_about != about
             gang.remember(starts_about=about)
@@ -432,7 +446,7 @@ class Passes:
                 gang.remember(reserved_starts=reserved_starts)
 
     def _record_delay(self, gang: Gang, reservation: Reservation, start: float) -> None:
-        """Record that a gang starts later than it was told, at ``start``."""
+        """Record that a gang starts later than its reservation said, at ``start``."""
         if reservation.start != NEVER:
             later = None if start == NEVER else int(start)
             moved = MovedStart(int(self._parts.queue.now()), int(reservation.start), later)
@@ -443,9 +457,9 @@ class Passes:
 
 
 def _is_lost(before: Iterable[Blocked], after: Iterable[Blocked]) -> bool:
-    """Return whether something that was reserved before isn't reserved any more."""
+    """Return whether one of the reservations from before is gone."""
     kept = {id(one.reservation) for one in after}
-    return any(one.reservation is not None and id(one.reservation) not in kept for one in before)
+    return any(blocked.reservation is not None and id(blocked.reservation) not in kept for blocked in before)
 
 
 def _asks_the_same(gang: Gang, workloads: WorkloadIndex, before: WorkloadIndex) -> bool:

@@ -2,9 +2,9 @@
 
 A whole gang that lacks capacity is blocked. The policy says how many of the first blocked gangs get a reservation. It
 begins at the first time at which the gang fits, by the declared ends of pods. If no declared end helps and the gang has
-waited too long, nodes are drained for it instead. Reservations aren't booked in the ledger, so after a restart the same
-ones are found. A gang for which others are preempted isn't blocked: its nodes are held until its victims are gone, and
-no reservation uses them.
+waited too long, nodes are drained for it instead. The ledger holds nothing for a reservation, so after a restart the
+same ones are found. A gang for which others are preempted isn't blocked: its nodes are held until its victims are gone,
+and no reservation uses them.
 
 A pass walks the gangs in their order. A reservation depends only on the reservations before it, and a gang is placed
 beside the reservations of all gangs before it. If a gang doesn't fit earlier than in the last pass, it keeps its places
@@ -19,22 +19,26 @@ from itertools import chain, takewhile
 
 import numpy as np
 
-from fluence_extender.gangs.planning.cluster_timeline import ClusterTimeline, Request
-from fluence_extender.gangs.queue.device_rows import FIRST_RESOURCE
-from fluence_extender.gangs.queue.pool import PoolReservation, PoolShare, SharedPool
+from fluence_extender.gangs.planning.cluster_timeline import FIRST_RESOURCE, ClusterTimeline, Request
+from fluence_extender.gangs.queue.guarantees import PoolReservation, PoolShare, SharedPool
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, behind_reservation
-from fluence_extender.queueing.drain import cheapest
-from fluence_extender.queueing.earliest import earliest, still_free
-from fluence_extender.queueing.entry import NEVER, Entry, Footprint
-from fluence_extender.queueing.order import Rank
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
-from fluence_extender.queueing.reservation import OperatorReservation, Reservation
+from fluence_extender.queueing.earliest import cheapest, earliest, still_free
+from fluence_extender.queueing.entry import (
+    NEVER,
+    Entry,
+    Footprint,
+    OperatorReservation,
+    PolicyName,
+    QueuePolicy,
+    Rank,
+    Reservation,
+)
 from fluence_extender.room.holds import Hold
 from fluence_extender.room.room import Room
 
 MOST_IMPOSSIBLE = 16
-"""How many gangs that wouldn't fit even on empty nodes a pass may add to the blocked gangs."""
+"""The most gangs that a pass adds to the blocked gangs although they wouldn't fit even on empty nodes."""
 
 MOST_AHEAD = 16
 """How many of the first reservations are considered when a gang asks for room in the pool."""
@@ -45,25 +49,25 @@ class KeptRoom:
     """What is kept free for others from the view of one gang, which runs for ``duration`` seconds.
 
     ``reserved`` has to stay free for reservations, and ``closed`` are the nodes that the operators' Reservations
-    ``closing`` close; None for nothing. ``short`` is why the gang doesn't start even if the nodes have room: other
-    queues keep it for themselves (`pool`).
+    ``closing`` close; None for nothing. ``pool_reason`` is why the gang doesn't start even if the nodes have room:
+    other queues keep that room for themselves (`SharedPool`).
     """
 
     reserved: Hold | None = None
     closed: Hold | None = None
     closing: tuple[str, ...] = ()
-    short: Reason | None = None
+    pool_reason: Reason | None = None
     duration: float = NEVER
 
     @property
     def reason(self) -> Reason:
-        """Why a gang waits that would fit if nothing were kept."""
-        return self.short or behind_reservation(self.closing, self.reserved is not None)
+        """Why a gang that would fit if nothing were kept has to wait."""
+        return self.pool_reason or behind_reservation(self.closing, self.reserved is not None)
 
     @property
     def free(self) -> bool:
         """Whether nothing is kept for others."""
-        return self.reserved is None and self.closed is None and self.short is None
+        return self.reserved is None and self.closed is None and self.pool_reason is None
 
     def left_of(self, room: Room) -> Room:
         """Return what is left of a room for the gang."""
@@ -77,7 +81,7 @@ class Blocked:
     """A blocked gang, and what is reserved for it, None for nothing.
 
     ``alike`` stands for its demand: while that stays the same, the gang may keep its reservation. ``possible`` says
-    that the gang would fit on empty nodes; a gang that wouldn't blocks nobody.
+    that the gang would fit on empty nodes; a gang that wouldn't fit there blocks no other.
     """
 
     key: GangKey
@@ -121,18 +125,18 @@ class Reservations:
         self.blocked: list[Blocked] = []
         # The policy fcfs reserves nothing, but the first blocked gang stops all gangs behind it.
         self._most = 1 if policy.policy is PolicyName.FCFS else policy.depth
-        self._left = self._most
-        """How many more gangs may be blocked that would fit on empty nodes."""
+        self._may_block = self._most
+        """How many more gangs that would fit on empty nodes may be blocked."""
 
     @property
     def may_add(self) -> bool:
         """Whether another blocked gang may be added, and get a reservation."""
-        return self._left > 0 and len(self.blocked) < self._most + MOST_IMPOSSIBLE
+        return self._may_block > 0 and len(self.blocked) < self._most + MOST_IMPOSSIBLE
 
     @property
     def any_possible(self) -> bool:
-        """Whether a gang is blocked that would fit on empty nodes."""
-        return self._left < self._most
+        """Whether a blocked gang would fit on empty nodes."""
+        return self._may_block < self._most
 
     def keep(self, key: GangKey, rank: Rank) -> bool:
         """Keep what was reserved for a gang in the last pass, without a search; return whether it was kept.
@@ -151,12 +155,14 @@ class Reservations:
         return True
 
     def _is_first_as_before(self, key: GangKey) -> bool:
-        """Return whether exactly what was reserved before a gang in the last pass is reserved before it now.
+        """Return whether the reservations before a gang are the same as in the last pass.
 
-        The cheapest nodes to drain are found among those on which nothing is reserved.
+        Nodes to drain are chosen among those on which nothing is reserved, so the choice depends on these reservations.
         """
-        ahead = list(takewhile(lambda one: one.key != key, self._before.values()))
-        return [id(one.reservation) for one in ahead] == [id(one.reservation) for one in self.blocked]
+        ahead = takewhile(lambda blocked: blocked.key != key, self._before.values())
+        return [id(blocked.reservation) for blocked in ahead] == [
+            id(blocked.reservation) for blocked in self.blocked
+        ]
 
     def block(self, blocked: Blocked, request: Request) -> None:
         """Add a blocked gang, and find a reservation for it beside those of the gangs before it."""
@@ -164,42 +170,43 @@ class Reservations:
         entry = replace(blocked.entry, slots=self.cluster.slots(request.demands))
         blocked = replace(blocked, entry=entry)
         old = self._before.get(blocked.key)
-        known = old is not None and old.alike == blocked.alike
-        before = old.reservation if old is not None and known else None
+        before = old.reservation if old is not None and old.alike == blocked.alike else None
         not_before = self._not_before(blocked)
-        found: Reservation | None = None
+        reservation: Reservation | None = None
         depth, timeline = self._policy.depth, self.cluster.timeline
         kept = before if before is not None and self._is_still_free(blocked, before) else None
         if kept is not None and kept.start < not_before:
             kept = None
         if depth and not_before < NEVER:
-            found = self._earliest(entry, kept, not_before)
-        possible = found is not None or self.cluster.place(entry, timeline.capacity, NEVER) is not None
-        if found is None and possible and depth and self._starves(entry):
+            reservation = self._earliest(entry, kept, not_before)
+        possible = reservation is not None or self.cluster.place(entry, timeline.capacity, NEVER) is not None
+        if reservation is None and possible and depth and self._starves(entry):
             places = cheapest(timeline, entry, self.cluster, self._operators)
             if places is not None:
-                found = Reservation(entry.key, places, NEVER, NEVER, draining=True)
-                if before is not None and _is_within(found, before):
-                    found = before
-        self._add(replace(blocked, possible=possible, reservation=found))
+                reservation = Reservation(entry.key, places, NEVER, NEVER, draining=True)
+                if before is not None and _is_within(reservation, before):
+                    reservation = before
+        self._add(replace(blocked, possible=possible, reservation=reservation))
 
     def start(self, blocked: Blocked, request: Request) -> float | None:
-        """Return when a gang fits beside the reservations by the known ends, None if they don't help it."""
+        """Return when a gang fits beside the reservations by the known ends of pods, None if no end helps it."""
         self.cluster.requests[blocked.entry.key] = request
         entry = replace(blocked.entry, slots=self.cluster.slots(request.demands))
         not_before = self._not_before(blocked)
-        found = self._earliest(entry, None, not_before) if not_before < NEVER else None
-        return None if found is None else found.start
+        reservation = self._earliest(entry, None, not_before) if not_before < NEVER else None
+        return None if reservation is None else reservation.start
 
     def _add(self, blocked: Blocked) -> None:
-        self._left -= blocked.possible
+        self._may_block -= blocked.possible
         self.blocked.append(blocked)
         if blocked.reservation is not None:
             self.cluster.timeline.reserve(blocked.reservation)
 
     def nodes(self) -> frozenset[str]:
         """Return the nodes that are reserved for the blocked gangs."""
-        return frozenset(chain.from_iterable(reserved_nodes(one, self.cluster) for one in self.blocked))
+        return frozenset(
+            chain.from_iterable(reserved_nodes(blocked, self.cluster) for blocked in self.blocked)
+        )
 
     def ahead_in_pool(self) -> list[PoolReservation]:
         """Return what the reservations take from the pool."""
@@ -217,10 +224,10 @@ class Reservations:
         ``kept`` can be kept, so it is the answer unless the gang fits earlier or elsewhere at that time.
         """
         timeline = self.cluster.timeline
-        found = earliest(timeline, entry, self.cluster, self._operators, kept, not_before)
-        if found is None:
+        start_and_places = earliest(timeline, entry, self.cluster, self._operators, kept, not_before)
+        if start_and_places is None:
             return kept
-        start, places = found
+        start, places = start_and_places
         new = Reservation(entry.key, places, start, start + entry.duration)
         return kept if kept is not None and _is_within(new, kept) else new
 
@@ -235,8 +242,9 @@ class Reservations:
         if not still_free(reservation, timeline):
             return False
         closed = any(
-            one.closes(entry, reservation.start, reservation.end) and np.isin(rows, one.rows).any()
-            for one in self._operators
+            operators.closes(entry, reservation.start, reservation.end)
+            and np.isin(rows, operators.rows).any()
+            for operators in self._operators
         )
         if closed:
             return False
@@ -259,13 +267,13 @@ def reserved_nodes(blocked: Blocked, cluster: ClusterTimeline | None) -> list[st
 
 def in_pool(blocked: Iterable[Blocked], cluster: ClusterTimeline | None) -> list[PoolReservation]:
     """Return the first `MOST_AHEAD` reservations that take something from the pool."""
-    found = list[PoolReservation]()
-    for one in blocked:
-        if one.share is not None and one.reservation is not None:
-            found.append(PoolReservation(one.share, one.reservation, reserved_nodes(one, cluster)))
-            if len(found) == MOST_AHEAD:
+    shares = list[PoolReservation]()
+    for gang in blocked:
+        if gang.share is not None and gang.reservation is not None:
+            shares.append(PoolReservation(gang.share, gang.reservation, reserved_nodes(gang, cluster)))
+            if len(shares) == MOST_AHEAD:
                 break
-    return found
+    return shares
 
 
 def moved_to(
@@ -276,28 +284,28 @@ def moved_to(
     A reservation is lost if one of its rows is gone.
     """
     return [
-        one
-        if old is None or one.reservation is None
-        else replace(one, reservation=_moved(cluster, old, one.reservation))
-        for one in blocked
+        gang
+        if old is None or gang.reservation is None
+        else replace(gang, reservation=_moved(cluster, old, gang.reservation))
+        for gang in blocked
     ]
 
 
-def _moved(cluster: ClusterTimeline, old: ClusterTimeline, one: Reservation) -> Reservation | None:
+def _moved(cluster: ClusterTimeline, old: ClusterTimeline, reservation: Reservation) -> Reservation | None:
     if (
         cluster.names == old.names
         and cluster.columns == old.columns
         and cluster.devices.catalogue is old.devices.catalogue
     ):
-        return one
-    rows = [_row_of(cluster, old, row) for row in one.places.rows.tolist()]
+        return reservation
+    rows = [_row_of(cluster, old, row) for row in reservation.places.rows.tolist()]
     if None in rows or not old.columns.keys() <= cluster.columns.keys():
         return None
     amounts = np.zeros((len(rows), cluster.timeline.room.shape[1]), dtype=np.int64)
-    amounts[:, :FIRST_RESOURCE] = one.places.amounts[:, :FIRST_RESOURCE]
+    amounts[:, :FIRST_RESOURCE] = reservation.places.amounts[:, :FIRST_RESOURCE]
     for kind, column in old.columns.items():
-        amounts[:, cluster.columns[kind]] = one.places.amounts[:, column]
-    return replace(one, places=Footprint(np.array(rows, dtype=np.intp), amounts))
+        amounts[:, cluster.columns[kind]] = reservation.places.amounts[:, column]
+    return replace(reservation, places=Footprint(np.array(rows, dtype=np.intp), amounts))
 
 
 def _row_of(cluster: ClusterTimeline, old: ClusterTimeline, row: int) -> int | None:
@@ -308,10 +316,10 @@ def _row_of(cluster: ClusterTimeline, old: ClusterTimeline, row: int) -> int | N
     return row - len(old.names) + len(cluster.names)
 
 
-def _is_within(one: Reservation, other: Reservation) -> bool:
+def _is_within(reservation: Reservation, other: Reservation) -> bool:
     """Return whether a reservation has the same places and start as another, and doesn't end later."""
-    if one.start != other.start or one.end > other.end:
+    if reservation.start != other.start or reservation.end > other.end:
         return False
-    if not np.array_equal(one.places.rows, other.places.rows):
+    if not np.array_equal(reservation.places.rows, other.places.rows):
         return False
-    return np.array_equal(one.places.amounts, other.places.amounts)
+    return np.array_equal(reservation.places.amounts, other.places.amounts)

@@ -1,8 +1,8 @@
 """Preemption for gangs that lack capacity: which victims are evicted for them, and what is held for them meanwhile.
 
-If a gang lacks capacity and may preempt, it is planned as if its victims were gone, and the nodes of that plan are
-held for it. Such a gang is a *preemptor*. Then the disruption budgets of the victims are asked, and the
-victims are evicted. The preemptor is planned like any other gang as soon as there is capacity. Invariants:
+If a gang lacks capacity and may preempt, it is planned as if its victims were gone, and the nodes of that plan are held
+for it. Such a gang is a *preemptor*. Then the disruption budgets of the victims are checked, and the victims are
+evicted. The preemptor is planned like any other gang as soon as there is capacity. Invariants:
 
 * A gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types.
 * Once its eviction has begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
@@ -12,7 +12,7 @@ The state that has to outlive the process is in the cluster. The held nodes are 
 gated, and the victims are terminating. A new leader first holds those nodes. Then it decides again, and counts the
 departing pods.
 
-The rest of the service preempts through `PreemptionManager` alone. Simulations also use search and precedence.
+Other packages preempt through `PreemptionManager` alone. Simulations also use the search and the precedence.
 """
 
 from __future__ import annotations
@@ -22,22 +22,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import structlog
 
 from fluence_extender.gangs.execution.actions import Action, AskBudgets
-from fluence_extender.gangs.lifecycle.core_parts import CoreParts
-from fluence_extender.gangs.lifecycle.places import Places
-from fluence_extender.gangs.lifecycle.requeues import Requeues
-from fluence_extender.gangs.membership.assembly import foreign_gates
-from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.preemption.evictions import Evictions
+from fluence_extender.gangs.lifecycle.places import CoreParts, Places, Requeues
+from fluence_extender.gangs.membership.gang import Gang, Member, foreign_gates
 from fluence_extender.gangs.preemption.preempting import Considered, PreemptionFacts
 from fluence_extender.gangs.preemption.preemptions import (
+    Evictions,
     Preemption,
     Preemptions,
     may_preempt,
     named,
     preempting_priority,
 )
-from fluence_extender.gangs.queue.reclaims import Reclaims
-from fluence_extender.gangs.queue.turns import precedence
+from fluence_extender.gangs.queue.guarantees import Reclaims
+from fluence_extender.gangs.queue.submissions import precedence
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -73,16 +70,19 @@ class PreemptionManager:
         self._evictions = Evictions(core, places, preemptions, requeues, on_preempted)
         self.pod_terminating = self._evictions.terminating
         self._protected: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
+        """By preemptor and victim: until when budgets forbid the eviction, and why."""
 
     # Passes over the gangs in line.
 
-    def facts(self, room: Room, keepers: Callable[[Gang], frozenset[object]]) -> PreemptionFacts:
-        """Return the preemptions under way, for a pass in a room; ``keepers`` is as in `Preemptions`."""
+    def facts(self, room: Room, askers: Callable[[Gang], frozenset[object]]) -> PreemptionFacts:
+        """Return the preemptions under way, for a pass in ``room``; ``askers`` is as in `Preemptions`."""
         preemptions = Preemptions(room.held_nodes)
-        preemptions.update((key, one.copy()) for key, one in self._preemptions.items())
-        preemptions.keepers = keepers
+        preemptions.update((key, preemption.copy()) for key, preemption in self._preemptions.items())
+        preemptions.askers = askers
         now = self._clock()
-        self._protected = {pair: one for pair, one in self._protected.items() if one[0] > now}
+        self._protected = {
+            pair: (until, why) for pair, (until, why) in self._protected.items() if until > now
+        }
         departures = self._evictions.departures(room.facts.holdings)
         return PreemptionFacts(
             preemptions, departures, dict(self._protected), dict(self._next_search), self._limits
@@ -120,7 +120,7 @@ class PreemptionManager:
         if room.keeps_apart and any(
             place.node in room.kept_from(pod) for pod, place in zip(pods, places, strict=True)
         ):
-            # The pods that keep one away have to go, too.
+            # The pods that keep members away have to be evicted, too.
             return None
         wanted: dict[str, Resources] = {}
         for pod, place in zip(pods, places, strict=True):
@@ -145,25 +145,25 @@ class PreemptionManager:
 
     @property
     def restless(self) -> bool:
-        """Return whether another step is wanted at once."""
+        """Whether another step is wanted at once."""
         return self._evictions.unfinished
 
     def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
-        """Return the actions that are due, and end the preemptions for which no gang waits any more.
+        """Return the actions that are due. End the preemptions of gangs that have stopped waiting for them.
 
         ``looked_at`` are the gangs that may have changed.
         """
         for key in [key for key in self._preemptions if not self._waits(key)]:
             self.end(key)
         self._next_search = {key: at for key, at in self._next_search.items() if at > now}
-        found: list[Action] = []
+        actions: list[Action] = []
         for key in sorted(self._preemptions):
             preemption = self._preemptions[key]
             if not preemption.asked:
                 preemption.asked = True
-                found.append(AskBudgets(key, preemption.bound_victims()))
-        found.extend(self._evictions.actions(looked_at))
-        return found
+                actions.append(AskBudgets(key, preemption.bound_victims()))
+        actions.extend(self._evictions.actions(looked_at))
+        return actions
 
     def _waits(self, key: GangKey) -> bool:
         gang = self._registry.gangs.get(key)
@@ -179,7 +179,7 @@ class PreemptionManager:
         gang = self._registry.gangs.get(key)
         self._registry.dirty.update({key} & self._registry.gangs.keys())
         if gang is not None and preemption.wanted is not None and not self._will_fit(gang, preemption):
-            # The evictions would not be enough, or their capacity is held for another gang by now: decide again.
+            # The evictions wouldn't be enough, or their capacity is held for another gang by now. A pass decides again.
             self.end(key)
             self._next_search.pop(key, None)
             return
@@ -197,11 +197,11 @@ class PreemptionManager:
     def _will_fit(self, gang: Gang, preemption: Preemption) -> bool:
         """Return whether a preemptor fits on the nodes that are held for it once the departing pods are gone.
 
-        This is asked only if amounts alone decide: what claims leave may not be counted yet.
+        This is asked only if amounts alone decide, because what claims leave may not have been counted yet.
         """
         members = [member for member in gang.pending() if member.held_node]
         demands = self._places.demands.of(gang, members, self._clock())
-        room = self._ledger.room().open_to(gang.key, self._preemptions.passes(gang))
+        room = self._ledger.room().open_to(gang.key, self._preemptions.overtaken_by(gang))
         room = room.without(self._evictions.departures(self._ledger.holdings).pods(preemption))
         room = room.within(self._ledger.held_nodes.nodes(HoldKind.PREEMPTION, gang.key))
         return self._core.planner.by_first_fit.fits(room, demands, self._places.demands.settled(gang))
@@ -216,14 +216,17 @@ class PreemptionManager:
 
     def eviction_failed(self, uid: str, why: str) -> None:
         """Try an eviction again for as long as it is wanted."""
-        found = self._registry.member(uid)
-        preemptor = None if found is None else self._evictions.retry(found[0].key, uid)
-        if found is None or preemptor is None:
+        gang_and_member = self._registry.member(uid)
+        if gang_and_member is None:
+            return
+        gang, member = gang_and_member
+        preemptor = self._evictions.retry(gang.key, uid)
+        if preemptor is None:
             return
         preemption = self._preemptions.get(preemptor)
         if preemption is not None:
-            preemption.problems[uid] = found[1].pod, why
-        self._registry.dirty.update({found[0].key, preemptor} & self._registry.gangs.keys())
+            preemption.problems[uid] = member.pod, why
+        self._registry.dirty.update({gang.key, preemptor} & self._registry.gangs.keys())
 
     def eviction_accepted(self, uid: str) -> None:
         """Note that an eviction was accepted."""

@@ -1,8 +1,10 @@
-"""Whether a gang may start, apart from room, and for which queue and user it counts.
+"""Whether a gang may start, whatever room there is, and for which queue and user it counts.
 
 A gang may start once its queue, its user's limits, its holds and its dependencies allow it. A gang that has places
-keeps them, in the queue in which it got them. Invariant: running and waiting gangs are counted as of the last look at
-each, and a gang that gets its places counts at once, so no limit is exceeded within a step.
+keeps them, in the queue in which it got them.
+
+Invariant: running and waiting gangs are counted as of the last look at each, and a gang that gets its places counts at
+once. So no limit is exceeded within a step.
 """
 
 from __future__ import annotations
@@ -16,21 +18,21 @@ from typing import TypedDict
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
-from fluence_extender.gangs.queue.ends import Ends, declared, unlike
 from fluence_extender.gangs.queue.fair_shares import FairShares
 from fluence_extender.gangs.queue.obstacles import (
+    Dependee,
+    Dependencies,
     duration_obstacle,
     hold_obstacle,
     limit_obstacle,
     line_obstacle,
     running_obstacle,
     stop_obstacle,
+    unmet,
 )
-from fluence_extender.gangs.queue.quotas import Quotas
+from fluence_extender.gangs.queue.quotas import Place, Quotas, Usage
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
-from fluence_extender.gangs.queue.submissions import submission_of
-from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.gangs.queue.submissions import Ends, declared, submission_of, unlike
 from fluence_extender.model.access import Caller
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
@@ -42,17 +44,16 @@ from fluence_extender.model.resources import NOTHING
 from fluence_extender.model.seal import without_record
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job, Resumable
-from fluence_extender.queueing.entry import EQUAL, NEVER, Age
-from fluence_extender.queueing.order import Rank, rank
+from fluence_extender.queueing.entry import EQUAL, NEVER, Age, Rank, rank
 from fluence_extender.room.ledger import Ledger
 
 NO_LIMITS = QueueLimits()
 
 MOST_CLASSED = 4096
-"""For so many queues and PriorityClasses, as workloads in namespaces name them, the rank is remembered."""
+"""The most combinations of namespace, queues and PriorityClasses whose priority is remembered."""
 
 NO_QUEUE_NAME = ""
-"""The name under which gangs without a queue count."""
+"""The queue name under which gangs without a queue are counted."""
 
 LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
 """The reasons of gangs that a limit or a quota keeps waiting. A pass judges them, because its decisions count there."""
@@ -80,12 +81,12 @@ class QueueAdmission:
         registry.on_dependee = self._dependencies.dependee_changed
         self.usage = Usage()
         self.ahead: Collection[GangKey] = ()
-        """In a pass, the gangs for which others are preempted: they have what they ask for first."""
+        """In a pass, the gangs for which others are preempted, which get what they ask for before other gangs."""
         self.version = 0
         self.quotas = Quotas(queues, self.usage, ledger)
         self.ends = Ends(registry.workloads, self.default_duration)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
-        self._account: Callable[[Place | None, Place | None], None] = self.shares.changes
+        self._record_past_use: Callable[[Place | None, Place | None], None] = self.shares.changes
         self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
 
     def for_pass(self, registry: Registry, queues: Queues) -> QueueAdmission:
@@ -97,7 +98,7 @@ class QueueAdmission:
         copied.quotas = self.quotas.for_pass(queues, copied.usage)
         copied.ends = Ends(registry.workloads, copied.default_duration)
         copied.shares = self.shares.for_pass(queues, copied.quotas, copied.usage, registry.gone.clock)
-        copied._account = lambda *_: None
+        copied._record_past_use = lambda *_: None
         return copied
 
     def queue_of(self, gang: Gang, submission: Submission | None = None) -> Queue | Reason:
@@ -108,7 +109,7 @@ class QueueAdmission:
             return charged
         submission = submission_of(gang, self._registry.workloads) if submission is None else submission
         members = gang.alive() or gang.members.values()
-        return self._queues.queue_of((one.pod for one in members), dict(submission.queues))
+        return self._queues.queue_of((member.pod for member in members), dict(submission.queues))
 
     def queue_name(self, gang: Gang) -> str:
         """Return the name of a gang's queue, that of the default queue if it has none."""
@@ -117,8 +118,8 @@ class QueueAdmission:
 
     def default_duration(self, pod: Pod) -> float | None:
         """Return the seconds that a pod of ours without a declared duration runs, None if its queue states none."""
-        found = self._registry.member(pod.uid) if self._queues.usual_durations else None
-        return found[0].usual_duration if found is not None else None
+        gang_and_member = self._registry.member(pod.uid) if self._queues.usual_durations else None
+        return gang_and_member[0].usual_duration if gang_and_member is not None else None
 
     def admission_timeout(self, gang: Gang) -> float | None:
         """Return how many seconds the gang keeps its places without pods, None if its queue states no limit."""
@@ -126,35 +127,36 @@ class QueueAdmission:
         return queue.scheduling.admission_timeout if isinstance(queue, Queue) else None
 
     def turn_of(self, job: Resumable, age: Age) -> Rank:
-        """Return the rank of a workload whose pods aren't known yet, as far as it doesn't follow from what they use.
+        """Return the rank of a workload whose pods aren't known yet, with the entitlement `EQUAL`.
 
-        ``age`` is since when it is in line. Thousands of workloads have few queues and PriorityClasses.
+        ``age`` says since when it is in line. Priorities are remembered, because thousands of workloads have only few
+        queues and PriorityClasses.
         """
         if self._classed[0] != self._queues.revision:
             self._classed = self._queues.revision, {}
-        known, alike = self._classed[1], (job.namespace, job.submission.queues, job.priority_classes)
-        if alike not in known:
-            if len(known) >= MOST_CLASSED:
-                known.clear()
+        priorities, alike = self._classed[1], (job.namespace, job.submission.queues, job.priority_classes)
+        if alike not in priorities:
+            if len(priorities) >= MOST_CLASSED:
+                priorities.clear()
             queue = self._queues.queue_of(
                 (Pod(job.namespace, job.name, job.uid),), dict(job.submission.queues)
             )
             priority = self._queues.priority_of(job.priority_classes, queue)
-            early = self._queues.head_start(queue, priority) if isinstance(queue, Queue) else None
-            known[alike] = (priority, 0.0) if early is None else (0, early)
-        priority, early = known[alike]
-        return rank(False, EQUAL, priority, (age[0] - early, age[1]), f"{job.namespace}/{job.name}")
+            head_start = self._queues.head_start(queue, priority) if isinstance(queue, Queue) else None
+            priorities[alike] = (priority, 0.0) if head_start is None else (0, head_start)
+        priority, head_start = priorities[alike]
+        return rank(False, EQUAL, priority, (age[0] - head_start, age[1]), f"{job.namespace}/{job.name}")
 
     def user_of(self, gang: Gang) -> str:
         """Return the user of a gang. If none is recorded, all gangs of the namespace count as one user's."""
         return user_for(gang.key, submission_of(gang, self._registry.workloads))
 
     def creator_of(self, gang: Gang) -> str:
-        """Return who submitted a gang. Unlike `user_of`, this distinguishes the service accounts of a namespace."""
+        """Return the user who submitted a gang. Unlike in `user_of`, each service account counts."""
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def obstacle(self, gang: Gang) -> Reason | None:
-        """Return why a gang may not start or may get no places beyond its first, however little its queue uses."""
+        """Return why a gang may not start or get further places even if its queue uses nothing, None if it may."""
         if _runs(gang):
             due, rule = self.joining(gang, gang.placeless())
             return None if due or rule is None or rule.code in LIMITED else rule
@@ -176,22 +178,22 @@ class QueueAdmission:
         A gang gets as many places as it needed when it started, whatever its queue says later. Each further place is
         judged like a gang of its own: a stopped queue gives none, and the place counts as one more running gang.
         """
-        lost = max(recorded_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
-        due, beyond = list(ready[:lost]), ready[lost:]
+        lost_places = max(recorded_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
+        due, beyond = list(ready[:lost_places]), ready[lost_places:]
         if not beyond:
             return due, None
         submission = submission_of(gang, self._registry.workloads)
         queue = self.queue_of(gang, submission)
         if isinstance(queue, Reason):
             return due, queue
-        # A gang that is yet to start takes one place of the limits itself.
+        # A gang that doesn't run yet counts as one more running gang itself.
         user, started, reason = user_for(gang.key, submission), int(not self.runs(gang.key)), None
         for member in beyond:
             durations = [declared(member.pod, self._registry.workloads)]
             why = (
                 stop_obstacle(queue, member.age)
                 or duration_obstacle(queue, durations)
-                or running_obstacle(queue, user, self.usage, len(due) - lost + started)
+                or running_obstacle(queue, user, self.usage, len(due) - lost_places + started)
             )
             if why is None:
                 due.append(member)
@@ -214,12 +216,12 @@ class QueueAdmission:
         return (self.line_limit(gang.key, place) or self.limit_reached(place)) is not None
 
     def line_limit(self, key: GangKey, place: Place) -> Reason | None:
-        """Return which limit on the gangs in line keeps a waiting gang from being one of them, None if none does."""
+        """Return the limit on gangs in line that keeps a waiting gang out of the line, None if none does."""
         queue = self._queues.find(place.queue)
         return None if queue is None else line_obstacle(key, queue, place.user, self.usage)
 
     def limit_reached(self, place: Place) -> Reason | None:
-        """Return which limit on running gangs, or which quota, keeps gangs that wait like one from starting, if any."""
+        """Return the limit on running gangs, or the quota, that keeps gangs like this from starting; None for none."""
         queue = self._queues.find(place.queue)
         if queue is None:
             return None
@@ -229,7 +231,7 @@ class QueueAdmission:
 
     def _declared(self, gang: Gang) -> Iterator[float | None]:
         workloads = self._registry.workloads
-        return (declared(pod, workloads) for pod in unlike(one.pod for one in gang.alive()))
+        return (declared(pod, workloads) for pod in unlike(member.pod for member in gang.alive()))
 
     def runs(self, key: GangKey) -> bool:
         """Return whether a gang counts as running."""
@@ -237,7 +239,7 @@ class QueueAdmission:
         return place is not None and place.runs
 
     def has_room_to_run(self, gang: Gang) -> bool:
-        """Return whether the queue of a waiting gang may run it beside what runs; its place in line doesn't matter."""
+        """Return whether the queue of a waiting gang may run it now, whatever its place in line is."""
         self.note(gang)
         place = self.usage.place(gang.key)
         if place is None or place.runs:
@@ -245,7 +247,7 @@ class QueueAdmission:
         return self.limit_reached(place) is None and self.quotas.has_room(place.queue, place.asks)
 
     def believed(self, pod: Pod) -> Pod:
-        """Return the pod; without its record unless that is ours and its queue takes work of the pod's namespace."""
+        """Return the pod, without its record if that isn't ours or its queue doesn't take work of the namespace."""
         pod = self._registry.seal.believed(pod)
         queue = self._queues.made.get(recorded_queue(pod))
         return pod if queue is None or self._queues.admits(queue, pod.namespace) else without_record(pod)
@@ -256,13 +258,12 @@ class QueueAdmission:
         pods: Sequence[Pod],
         submission: Submission,
         now: float,
-        beside: Collection[Target] = (),
+        created_together: Collection[Target] = (),
     ) -> Reason | None:
         """Return the rule that would keep a gang from being tried if it were created ``now``, None if none would.
 
-        ``beside`` are the Jobs and gangs of its namespace that would be created together with it.
-
-        The user isn't known unless ``submission`` names one, so otherwise the limits of a user don't count.
+        ``created_together`` are the Jobs and gangs of its namespace that would be created with it. The limits of a user
+        count only if ``submission`` names the user.
         """
         held = hold_obstacle(submission.hold)
         if held is not None:
@@ -272,8 +273,8 @@ class QueueAdmission:
             return Reason(ReasonCode.INVALID_REQUEST, after)
 
         def look(target: Target) -> Dependee | None:
-            there = self._look(key.namespace, target)
-            return Dependee(None) if there is None and target in beside else there
+            dependee = self._look(key.namespace, target)
+            return Dependee(None) if dependee is None and target in created_together else dependee
 
         for _, text in unmet(after, look):
             return waits_for(text)
@@ -295,7 +296,7 @@ class QueueAdmission:
         return (len(ready), None) if place is None else self.quotas.fitting(gang, ready, fewest, place)
 
     def account(self, queue: str) -> QueueAccount:
-        """Return what a queue has of the cluster."""
+        """Return what a queue has of the cluster: its use and its share."""
         if not self.quotas.active:
             return QueueAccount(used={}, borrowed={}, share=0.0, past=None)
         used, borrowed = self.quotas.account(queue)
@@ -335,7 +336,7 @@ class QueueAdmission:
         self._count(gang, self.queue_of(gang, submission), submission)
 
     def _note_usual(self, gang: Gang) -> None:
-        """Note how long work without a declared duration runs in its queue, and have its members' ends found again."""
+        """Note how long undeclared work runs in a gang's queue; if that is new, have its members' ends found again."""
         queue = self.queue_of(gang) if self._queues.usual_durations else None
         usual = usual_seconds(queue) if isinstance(queue, Queue) else None
         if usual != gang.usual_duration:
@@ -343,7 +344,7 @@ class QueueAdmission:
             for member in gang.members.values():
                 self._registry.on_restated(member.pod)
 
-    def take_up(self) -> None:
+    def follow(self) -> None:
         """Read the present settings of the queues, and stop counting the gangs that are gone."""
         self.quotas.follow()
         self.shares.follow()
@@ -377,7 +378,9 @@ class QueueAdmission:
         """Return when all members of a running gang have ended. Until a pod has started, its gang's end stays."""
         if not self.quotas.keeps:
             return NEVER
-        placed = [one.pod for one in gang.members.values() if _is_placed(one) and not one.pod.finished]
+        placed = [
+            member.pod for member in gang.members.values() if _is_placed(member) and not member.pod.finished
+        ]
         if before is not None and before.end < NEVER and not any(pod.started for pod in placed):
             return before.end
         now = self._registry.gone.clock()
@@ -386,13 +389,13 @@ class QueueAdmission:
     def _put(self, key: GangKey, place: Place | None) -> None:
         before = self.usage.place(key)
         if before != place:
-            self._account(before, place)
+            self._record_past_use(before, place)
             self.usage.put(key, place)
             self.quotas.moved(before, place)
             self.version += before is not None and self._leaves_room(before, place)
 
     def _leaves_room(self, before: Place, after: Place | None) -> bool:
-        """Return whether limits may let others start because a gang doesn't count any more as it did ``before``."""
+        """Return whether limits may let other gangs start once a gang counts as ``after`` and not as ``before``."""
         queue = self._queues.find(before.queue)
         limits = NO_LIMITS if queue is None else queue.limits
         if not before.runs:
@@ -414,7 +417,7 @@ class QueueAdmission:
         if target.kind == "job":
             job = self._registry.workloads.find(Job, namespace, target.name)
             after = () if job is None or job.outcome else parse_dependencies(job.submission.after or "")
-            return () if isinstance(after, str) else (one.target for one in after)
+            return () if isinstance(after, str) else (dependency.target for dependency in after)
         gangs = self._registry.named(namespace, target.name)
         return self._dependencies.targets(gangs[0].key) if gangs else ()
 
@@ -429,25 +432,26 @@ class QueueAdmission:
 
     def _outcome(self, gang: Gang) -> Ending | None:
         """Return how a gang has ended: as its Job has, or successfully if all of its pods have succeeded."""
-        owners = {one.pod.owner for one in gang.members.values() if one.pod.owner is not None}
+        owners = {member.pod.owner for member in gang.members.values() if member.pod.owner is not None}
         for owner in owners:
             job = self._registry.workloads.find(Job, gang.key.namespace, owner.name)
             if job is not None and job.uid == owner.uid:
                 return job.outcome
-        if not all(one.pod.finished for one in gang.members.values()):
+        if not all(member.pod.finished for member in gang.members.values()):
             return None
-        succeeded = sum(1 for one in gang.members.values() if one.pod.phase == "Succeeded")
+        succeeded = sum(1 for member in gang.members.values() if member.pod.phase == "Succeeded")
         return Ending.SUCCEEDED if succeeded >= gang.size else Ending.FAILED
 
 
 def charged_queue(gang: Gang) -> str:
     """Return the queue to which the places of a gang are charged, "" if none is recorded.
 
-    Members that got their places with another gang may name another queue. They count only if no others have one.
+    Members that got their places with another gang may name another queue. They count only if no other member names
+    one.
     """
-    placed = [one for one in gang.members.values() if one.charged and not one.pod.finished]
-    own = [one for one in placed if one.record is not None and one.record.gang == gang.key]
-    return min(((one.age, one.charged) for one in own or placed), default=((), ""))[1]
+    placed = [member for member in gang.members.values() if member.charged and not member.pod.finished]
+    own = [member for member in placed if member.record is not None and member.record.gang == gang.key]
+    return min(((member.age, member.charged) for member in own or placed), default=((), ""))[1]
 
 
 def recorded_size(gang: Gang) -> int:
@@ -463,8 +467,8 @@ def beyond_recorded(gang: Gang) -> int:
 
 def _recorded_sizes(gang: Gang) -> list[int]:
     """Return the sizes of the gang that are recorded with the places of its own members."""
-    records = (one.record for one in gang.members.values() if _is_placed(one) and one.alive)
-    return [one.size for one in records if one is not None and one.gang == gang.key]
+    records = (member.record for member in gang.members.values() if _is_placed(member) and member.alive)
+    return [record.size for record in records if record is not None and record.gang == gang.key]
 
 
 def _is_placed(member: Member) -> bool:
@@ -473,15 +477,18 @@ def _is_placed(member: Member) -> bool:
 
 def _runs(gang: Gang) -> bool:
     return any(
-        one.assignment is not None or one.runs
-        for one in gang.members.values()
-        if not one.pod.finished and not one.pod.deleting
+        member.assignment is not None or member.runs
+        for member in gang.members.values()
+        if not member.pod.finished and not member.pod.deleting
     )
 
 
 def _leaves(gang: Gang) -> bool:
     """Return whether pods of the gang are being deleted, whose containers may still run for their grace periods."""
-    return any(one.pod.deleting and one.pod.node and not one.pod.finished for one in gang.members.values())
+    return any(
+        member.pod.deleting and member.pod.node and not member.pod.finished
+        for member in gang.members.values()
+    )
 
 
 def user_for(key: GangKey, submission: Submission) -> str:
@@ -492,9 +499,9 @@ def user_for(key: GangKey, submission: Submission) -> str:
 def _names(gang: Gang) -> set[Target]:
     """Return the names under which others wait for a gang."""
     own = {_name(gang)}
-    for one in gang.members.values():
-        if one.pod.owner is not None and one.pod.owner.kind == "Job":
-            own.add(Target("job", one.pod.owner.name))
+    for member in gang.members.values():
+        if member.pod.owner is not None and member.pod.owner.kind == "Job":
+            own.add(Target("job", member.pod.owner.name))
     return own
 
 

@@ -1,7 +1,7 @@
 """The waiting gangs in their order, and what is reserved for those that can't start yet, as the last pass found it.
 
-The order is that of `queueing.order`. The queue doesn't concern places that a gang already has: a member that has to
-move goes where there is room.
+The order is that of `queueing.entry.rank`. The queue doesn't concern places that a gang already has: a member that has
+to move goes where there is room.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ from fluence_extender.gangs.planning.cluster_timeline import ClusterTimeline
 from fluence_extender.gangs.planning.known_ends import KnownEnds
 from fluence_extender.gangs.planning.reservations import Blocked, reserved_nodes
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
-from fluence_extender.gangs.queue.ends import LATEST
-from fluence_extender.gangs.queue.pool import SharedPool
-from fluence_extender.gangs.queue.reclaims import Reclaims
-from fluence_extender.gangs.queue.settings import Queues
-from fluence_extender.gangs.queue.turns import Turns, waits
+from fluence_extender.gangs.queue.guarantees import Reclaims, SharedPool
+from fluence_extender.gangs.queue.settings import ClosedNodes, Queues
+from fluence_extender.gangs.queue.submissions import LATEST, Turns, waits
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import HOPELESS, Reason, ReasonCode, queued
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.queueing.entry import NEVER
-from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.entry import NEVER, Rank
 from fluence_extender.room.ledger import Ledger
 
 BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
@@ -42,7 +38,7 @@ class Standing:
     """One waiting gang as users see it.
 
     ``queue`` is the name of its queue. ``position`` counts from 1 over all queues. ``expected_start`` is in seconds
-    since the epoch, None where it isn't known. ``reserved_nodes`` are kept free for it.
+    since the epoch, None if it isn't known. ``reserved_nodes`` are kept free for it.
     """
 
     gang: GangKey
@@ -58,8 +54,8 @@ class Standing:
 class GangReservation:
     """The nodes on which room is reserved for a gang, from ``start`` to ``end`` in seconds since the epoch.
 
-    ``start`` is None where no known end helps the gang, so that its nodes are drained: nothing else starts there from
-    now on. ``end`` is None where the gang doesn't declare how long it runs.
+    ``start`` is None if no known end helps the gang. Then its nodes are drained: nothing else starts there from now on.
+    ``end`` is None if the gang doesn't declare how long it runs.
     """
 
     gang: GangKey
@@ -74,7 +70,10 @@ class GangReservation:
 
 
 class QueueBook:
-    """The waiting gangs in order; ``blocked`` are those that lack capacity, with what is reserved for them."""
+    """The waiting gangs in order, and the parts that decide about queues.
+
+    ``blocked`` are the gangs that lack capacity, with what is reserved for them on the timeline ``cluster``.
+    """
 
     def __init__(
         self, registry: Registry, ledger: Ledger, eligibility: EligibilityIndex, clock: Callable[[], float]
@@ -83,7 +82,7 @@ class QueueBook:
         self.admission = QueueAdmission(registry, self.settings, ledger)
         self.reclaims = Reclaims(registry, self.settings, self.admission)
         self.untried: set[GangKey] = set()
-        """The gangs that were looked at because they had changed, and that no pass has tried since."""
+        """The gangs that have changed, were looked at, and haven't been tried by a pass since."""
         self.turns = Turns(registry)
         self._registry = registry
         self._ledger = ledger
@@ -96,8 +95,8 @@ class QueueBook:
         registry.on_restated = self.known_ends.restated
         self.blocked: Sequence[Blocked] = ()
         self.cluster: ClusterTimeline | None = None
-        self.departures = 0
-        """How often a gang with a reservation has gone."""
+        self.lost_reservations = 0
+        """How often gangs with reservations have gone."""
         self._line: tuple[object, Sequence[Standing]] = (None, ())
 
     # What users see.
@@ -105,7 +104,7 @@ class QueueBook:
     def line(self) -> Sequence[Standing]:
         """Return the gangs that wait for their turn, in the order in which they are served.
 
-        Gangs that no turn helps stand in no line.
+        Gangs that couldn't start even in their turn aren't among them.
         """
         basis = self._registry.revision, self._ledger.version, self.settings.revision
         if self._line[0] != basis:
@@ -114,69 +113,73 @@ class QueueBook:
 
     def _standings(self) -> Sequence[Standing]:
         waiting = [gang for gang in self._registry.gangs.values() if waits(gang) and not _is_hopeless(gang)]
-        reserved = {one.gang: one for one in self.reservations()}
-        found = []
+        reservations = {one.gang: one for one in self.reservations()}
+        standings = []
         for position, gang in enumerate(sorted(waiting, key=self.turns.of), 1):
-            place = reserved.get(gang.key)
-            found.append(
+            reservation = reservations.get(gang.key)
+            standings.append(
                 Standing(
                     gang.key,
                     self._counted_queue(gang),
                     position,
                     gang.reason,
                     gang.starts_about,
-                    place.nodes if place is not None else (),
+                    reservation.nodes if reservation is not None else (),
                     held=gang.reason is not None and gang.reason.code is ReasonCode.HELD,
                 )
             )
-        return found
+        return standings
 
     def waiting(self) -> Counter[str]:
         """Return how many gangs without places are in the line of each queue."""
         usage = self.admission.usage
-        found = Counter({queue: usage.waiting((queue, None)) for queue in usage.queues()})
+        counts = Counter({queue: usage.waiting((queue, None)) for queue in usage.queues()})
         for gang in self._registry.gangs.values():
             place = usage.place(gang.key) if _is_hopeless(gang) else None
             if place is not None and not place.runs:
-                found[place.queue] -= 1
-        return found
+                counts[place.queue] -= 1
+        return counts
 
     def oldest(self) -> dict[str, float]:
-        """Return for the line of each queue when the gang without places was created that waits the longest."""
-        found: dict[str, float] = {}
-        for one in self.line():
-            place = self.admission.usage.place(one.gang)
+        """Return for the line of each queue when the oldest gang without places was created."""
+        oldest: dict[str, float] = {}
+        for standing in self.line():
+            place = self.admission.usage.place(standing.gang)
             if place is not None and not place.runs:
-                found[place.queue] = min(place.created[0], found.get(place.queue, NEVER))
-        return found
+                oldest[place.queue] = min(place.created[0], oldest.get(place.queue, NEVER))
+        return oldest
 
     def _counted_queue(self, gang: Gang) -> str:
-        """Return the queue in which the gang was last counted; that takes less time than to find its queue."""
+        """Return the queue in which a gang was last counted, which takes less time than to determine its queue."""
         place = self.admission.usage.place(gang.key)
         return self.admission.queue_name(gang) if place is None else place.queue
 
     def problems(self, queue: Queue) -> list[str]:
-        """Return the problems of a queue: each says what of it isn't in force and why."""
+        """Return the problems of a queue. Each says which setting isn't in force, and why."""
         return [*self.settings.problems(queue), *self.admission.quotas.problems(queue.name)]
 
     def reserved_starts(self) -> dict[GangKey, float]:
-        """Return when each gang with a reservation starts, `NEVER` where its nodes are drained for it."""
-        return {one.key: one.reservation.start for one in self.blocked if one.reservation is not None}
+        """Return when each gang with a reservation starts, `NEVER` if its nodes are drained for it."""
+        return {
+            blocked.key: blocked.reservation.start
+            for blocked in self.blocked
+            if blocked.reservation is not None
+        }
 
     def reservations(self) -> Sequence[GangReservation]:
         """Return the reservations in the order of their gangs."""
         return [
             GangReservation(
-                one.key,
-                tuple(sorted(reserved_nodes(one, self.cluster))),
-                told(one.reservation.start),
-                told(one.reservation.end),
+                blocked.key,
+                tuple(sorted(reserved_nodes(blocked, self.cluster))),
+                shown_time(blocked.reservation.start),
+                shown_time(blocked.reservation.end),
             )
-            for one in self.blocked
-            if one.reservation is not None
+            for blocked in self.blocked
+            if blocked.reservation is not None
         ]
 
-    # What happens.
+    # A change of leader.
 
     def forget(self) -> None:
         """Forget the line and the blocked gangs, because another replica decides."""
@@ -191,20 +194,20 @@ class QueueBook:
     @property
     def outdated(self) -> bool:
         """Whether there are reservations, which have to be found again as soon as something changes."""
-        return any(one.reservation is not None for one in self.blocked)
+        return any(blocked.reservation is not None for blocked in self.blocked)
 
-    def take_up(self) -> None:
-        """Forget the gangs that are gone."""
+    def follow(self) -> None:
+        """Read the present settings of the queues, and forget the gangs that are gone."""
         left = self._registry.left
         for key in left:
             self.turns.drop(key)
-        if left and any(one.key in left for one in self.blocked):
-            self.blocked = [one for one in self.blocked if one.key not in left]
-            self.departures += 1
-        self.admission.take_up()
+        if left and any(blocked.key in left for blocked in self.blocked):
+            self.blocked = [blocked for blocked in self.blocked if blocked.key not in left]
+            self.lost_reservations += 1
+        self.admission.follow()
 
-    def begin(self, looked_at: Set[GangKey]) -> None:
-        """Begin a step, before which the gangs that were just ``looked_at`` may have changed."""
+    def put_in_line(self, looked_at: Set[GangKey]) -> None:
+        """Put the gangs that were just ``looked_at`` where they stand in line now, because they may have changed."""
         for key in looked_at & self._registry.gangs.keys():
             self.turns.put(self._registry.gangs[key])
 
@@ -219,11 +222,11 @@ class QueueBook:
 
     def _blocked_gangs(self) -> list[Gang]:
         gangs = self._registry.gangs
-        return [gangs[one.key] for one in self.blocked if one.key in gangs]
+        return [gangs[blocked.key] for blocked in self.blocked if blocked.key in gangs]
 
     def reserved_nodes(self) -> frozenset[str]:
         """Return the nodes that gangs with reservations need, and those that operators reserve for queues soon."""
-        return self.closed.kept().union(*(reserved_nodes(one, self.cluster) for one in self.blocked))
+        return self.closed.kept().union(*(reserved_nodes(blocked, self.cluster) for blocked in self.blocked))
 
 
 def is_blocked(gang: Gang) -> bool:
@@ -240,6 +243,6 @@ def _is_hopeless(gang: Gang) -> bool:
     return gang.reason is not None and gang.reason.code in HOPELESS
 
 
-def told(time: float) -> float | None:
-    """Return a time as others are told it, None for `NEVER`: what is promised one after another may end too late."""
+def shown_time(time: float) -> float | None:
+    """Return a time as users see it, None for `NEVER`. A late end is cut to the latest time that can be written."""
     return min(time, LATEST) if time < NEVER else None

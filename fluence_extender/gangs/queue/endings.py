@@ -1,6 +1,6 @@
 """Running work that its queue ends: work that overruns or exceeds ``maxDuration``, and all work if the queue evicts.
 
-A gang goes back in line if that is possible and its queue's ``overrun`` is ``Requeue``, or its queue is stopped.
+If the queue's ``overrun`` is ``Requeue``, or the queue is stopped, a gang goes back in line where that is possible.
 Several gangs of one workload go back together, once none of them may run on. The pods of other gangs are evicted
 together, through the Eviction API. Either way disruption budgets hold. The workload of evicted pods decides whether it
 goes on: a Job creates new pods while its ``backoffLimit`` allows it, and those wait in line.
@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from fluence_extender.gangs.execution.actions import Evict, Requeue
-from fluence_extender.gangs.lifecycle.requeues import Requeues
+from fluence_extender.gangs.lifecycle.places import Requeues
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.queue.ends import Ends
-from fluence_extender.gangs.queue.usage import Usage
+from fluence_extender.gangs.queue.quotas import Usage
+from fluence_extender.gangs.queue.submissions import Ends
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import format_duration
 from fluence_extender.model.pod import Pod
@@ -59,34 +59,34 @@ class Endings:
             return []
         self._next = now + BETWEEN
         self._ended = {uid: at for uid, at in self._ended.items() if now < at + AGAIN}
-        found: list[Evict | Requeue] = []
+        actions: list[Evict | Requeue] = []
         for key, gang in self._gangs.items():
             place = self._usage.place(key)
             queue = strict.get(place.queue) if place is not None and place.runs else None
             if queue is not None:
-                found.extend(self._end(gang, queue, now))
-        return found
+                actions.extend(self._end(gang, queue, now))
+        return actions
 
     def _end(self, gang: Gang, queue: Queue, now: float) -> Sequence[Evict | Requeue]:
         pods = _bound(gang)
         why = self._why(queue, pods)
-        fresh = [pod for pod in pods if pod.uid not in self._ended]
-        if not why or not fresh:
+        not_ended = [pod for pod in pods if pod.uid not in self._ended]
+        if not why or not not_ended:
             return []
         reason = f"gang {gang.key}: {why}"
         if _goes_back(queue):
-            beside = self._requeues.of_same_workloads(gang)
-            running = [some for some in map(_bound, beside) if some]
+            others = self._requeues.of_same_workloads(gang)
+            running = [bound for bound in map(_bound, others) if bound]
             together = [*pods, *chain.from_iterable(running)]
-            requeue = self._requeues.requeue(gang, together, reason, others=beside)
-            if requeue is not None and all(self._why(queue, some) for some in running):
+            requeue = self._requeues.requeue(gang, together, reason, others=others)
+            if requeue is not None and all(self._why(queue, bound) for bound in running):
                 self._ended.update((pod.uid, now) for pod in together)
                 return [requeue] if requeue.jobs else []
-            soon = all(self._why(queue, some, TOGETHER) for some in running)
+            soon = all(self._why(queue, bound, TOGETHER) for bound in running)
             if requeue is not None and soon and not self._why(queue, pods, -TOGETHER):
                 return []
-        self._ended.update((pod.uid, now) for pod in fresh)
-        return [Evict(pod, reason) for pod in fresh]
+        self._ended.update((pod.uid, now) for pod in not_ended)
+        return [Evict(pod, reason) for pod in not_ended]
 
     def _why(self, queue: Queue, pods: list[Pod], later: float = 0.0) -> str:
         """Return why these pods of a gang may not run on, ``later`` seconds from now."""
@@ -119,7 +119,7 @@ def _allowed(queue: Queue, declared: float | None) -> float | None:
     times = [queue.max_duration]
     if queue.overrun is not OverrunAction.EXTEND:
         times.append(queue.default_duration if declared is None else declared)
-    return min((one for one in times if one is not None), default=None)
+    return min((seconds for seconds in times if seconds is not None), default=None)
 
 
 def _ends_work(queue: Queue) -> bool:

@@ -14,20 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.queue.quotas import Quotas
+from fluence_extender.gangs.queue.quotas import Place, Quotas, Usage
 from fluence_extender.gangs.queue.settings import Queues
-from fluence_extender.gangs.queue.turns import entry_key, turn
-from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.gangs.queue.submissions import entry_key, turn
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import PastUse, digest
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.queueing.decay import average, later
-from fluence_extender.queueing.entry import EQUAL, Entitlement
-from fluence_extender.queueing.order import Rank
-from fluence_extender.queueing.shares import Group, Ranking, ShareEntry, Shares, parts_of
+from fluence_extender.queueing.entry import EQUAL, Entitlement, Rank
+from fluence_extender.queueing.shares import Group, Ranking, ShareEntry, Shares, average, later, parts_of
 
-ASIDE = frozenset(
+UNABLE_TO_START = frozenset(
     {
         ReasonCode.HELD,
         ReasonCode.WAITS_FOR,
@@ -41,19 +38,19 @@ ASIDE = frozenset(
         ReasonCode.NO_BACKEND,
     }
 )
-"""The reasons of gangs that couldn't start in their turn, and so don't count against those behind them."""
+"""The reasons of gangs that couldn't start in their turn, and so don't count against the gangs behind them."""
 
 MINUTE = 60.0
 """Seconds after which the decay of past use changes the order, although nothing has happened."""
 
 MOST_USERS = 200
-"""The most users of a queue whose past use its status keeps: those who used the most."""
+"""The most users of a queue whose past use its status keeps: those with the largest use."""
 
 WHOLE = ""
 """Stands for all users of a queue; no digest is empty."""
 
-NOBODY = ""
-"""A user who has nothing."""
+UNKNOWN = ""
+"""Stands for a user that isn't known, and so holds nothing."""
 
 
 class FairShares:
@@ -65,30 +62,32 @@ class FairShares:
         self._usage = usage
         self._calendar = calendar
         self._half_lives: Mapping[str, float] = {}
-        self._stated = -1
+        self._settings_seen = -1
         self._names: dict[str, str] = {}
         """Users by their digests."""
         self._past: dict[Group, tuple[float, Mapping[str, float]]] = {}
+        """By queue and user: a time, and the past use until then."""
         self._resumed: Mapping[Group, tuple[float, Mapping[str, float]]] = {}
+        """The past use that was read from the status of the queues, until it is brought up to date."""
         self.ranking: Ranking | None = None
         """The ranking of the last pass, None if all entitlements were equal."""
 
     def for_pass(
         self, settings: Queues, quotas: Quotas, usage: Usage, calendar: Callable[[], float]
     ) -> FairShares:
-        """Return a copy for a pass, which tells shares without an effect on this one."""
+        """Return a copy for a pass. What the pass computes has no effect on this one."""
         copied = copy(self)
         copied._settings, copied._quotas, copied._usage = settings, quotas, usage
         copied._calendar, copied._past = calendar, dict(self._past)
         return copied
 
-    # The past.
+    # Past use.
 
     def follow(self) -> None:
         """Read the present settings of the queues."""
-        if self._stated == self._settings.revision:
+        if self._settings_seen == self._settings.revision:
             return
-        self._stated = self._settings.revision
+        self._settings_seen = self._settings.revision
         for group in list(self._past):
             self._advance(group)
         self._half_lives = {
@@ -125,26 +124,26 @@ class FairShares:
 
     def _held(self, group: Group) -> Resources:
         queue, user = group
-        return self._usage.held((queue, self._names.get(user, NOBODY) if user else None))
+        return self._usage.held((queue, self._names.get(user, UNKNOWN) if user else None))
 
     def take_over(self) -> None:
         """Begin to lead: read the past use from the status of the queues."""
         self._past.clear()
-        found: dict[Group, tuple[float, Mapping[str, float]]] = {}
+        resumed: dict[Group, tuple[float, Mapping[str, float]]] = {}
         for queue in self._settings.made.values():
             past = None if queue.status is None else queue.status.past
             if past is not None:
-                found[queue.name, WHOLE] = past.at, past.amounts
-                found.update(((queue.name, user), (past.at, used)) for user, used in past.users.items())
-        self._resumed = found
+                resumed[queue.name, WHOLE] = past.at, past.amounts
+                resumed.update(((queue.name, user), (past.at, used)) for user, used in past.users.items())
+        self._resumed = resumed
 
     def resume(self) -> None:
-        """Account for the time since the status was written, once all running gangs have been counted."""
+        """Account for the time since the status was written, now that all running gangs have been counted."""
         if not self._resumed:
             return
         resumed, self._resumed = self._resumed, {}
-        for group, found in resumed.items():
-            self._past[group] = found
+        for group, past in resumed.items():
+            self._past[group] = past
             self._advance(group)
 
     def past(self, queue: str) -> PastUse | None:
@@ -154,10 +153,10 @@ class FairShares:
         self._advance((queue, WHOLE))
         at, amounts = self._past[queue, WHOLE]
         users: dict[str, Mapping[str, float]] = {}
-        for group in [one for one in self._past if one[0] == queue and one[1]]:
+        for group in [group for group in self._past if group[0] == queue and group[1]]:
             self._advance(group)
             users[group[1]] = self._past[group][1]
-        most = sorted(users, key=lambda one: (-max(users[one].values(), default=0.0), one))[:MOST_USERS]
+        most = sorted(users, key=lambda user: (-max(users[user].values(), default=0.0), user))[:MOST_USERS]
         return PastUse(at, amounts, {user: users[user] for user in most})
 
     # The order.
@@ -166,7 +165,7 @@ class FairShares:
     def compares(self) -> bool:
         """Whether queues are compared by their present and past use."""
         return any(
-            one.weight is not None or one.half_life is not None for one in self._settings.made.values()
+            queue.weight is not None or queue.half_life is not None for queue in self._settings.made.values()
         )
 
     @property
@@ -193,7 +192,7 @@ class FairShares:
                 continue
             key, group = entry_key(gang.key), (place.queue, place.user)
             by_key[key] = gang.key
-            asks = NOTHING if place.runs or is_set_aside(gang.reason) else place.asks
+            asks = NOTHING if place.runs or was_unable_to_start(gang.reason) else place.asks
             entries.append(ShareEntry(key, group, (ranks.get(gang.key) or turn(gang))[2:], asks))
         self.ranking = Ranking(self._quotas.use, self._shares(entries) if self.compares else None)
         return {by_key[key]: entitlement for key, entitlement in self.ranking.rank(entries)}
@@ -225,7 +224,7 @@ class FairShares:
             capacity,
             {name: parts_of(amounts, capacity) for name, amounts in had.items()},
             users,
-            {name: one.weight for name, one in self._settings.queues.items() if one.weight is not None},
+            {name: queue.weight for name, queue in self._settings.queues.items() if queue.weight is not None},
         )
 
     def _mean(self, group: Group) -> Mapping[str, float]:
@@ -242,6 +241,6 @@ class FairShares:
         return average(self._past[group][1], half_life)
 
 
-def is_set_aside(reason: Reason | None) -> bool:
+def was_unable_to_start(reason: Reason | None) -> bool:
     """Return whether a gang with this reason couldn't start in its turn."""
-    return reason is not None and reason.code in ASIDE
+    return reason is not None and reason.code in UNABLE_TO_START

@@ -1,4 +1,4 @@
-"""The Queues and Reservations of the cluster, and which queue a pod is in.
+"""The Queues and Reservations of the cluster: which queue a pod is in, and which nodes are closed.
 
 Without any Queue, or in a cluster that doesn't serve the kind, there is one queue, `DEFAULT_QUEUE`, without limits. A
 label of a workload, or of its pods, names its queue. Work that names none is in the queue that is the default for its
@@ -6,20 +6,26 @@ namespace, or in `DEFAULT_QUEUE`.
 
 Invariant: each gang has one queue, or a reason why it has none. The reason names no queue to which the gang's namespace
 may not submit.
+
+**Reservations** of operators close nodes to gangs that start now, and rows of the timeline to gangs that start later.
+The nodes of a Reservation are those that match now: a node that gets the label later is closed from then on. The closed
+nodes are computed again only after a Reservation or a node has changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import structlog
 
 from fluence_extender.cluster.port import QUEUE_KINDS, Changed, Deleted, Kind, Listed, Observation
 from fluence_extender.model.hints import Hints
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
+from fluence_extender.model.node import Node
 from fluence_extender.model.notation import format_duration
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import (
@@ -33,10 +39,13 @@ from fluence_extender.model.queue import (
 from fluence_extender.model.reason import Reason, no_queue
 from fluence_extender.model.selectors import holds
 from fluence_extender.model.workload import Job, Resumable
-from fluence_extender.queueing.policy import QueuePolicy
-from fluence_extender.queueing.tree import LEVELS
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.queueing.entry import OperatorReservation, QueuePolicy
+from fluence_extender.queueing.quota import LEVELS
 
 log = structlog.get_logger(__name__)
+
+# Queues.
 
 IMPLICIT = Queue(DEFAULT_QUEUE)
 MOST_COMPARED = 32
@@ -46,6 +55,7 @@ Named = tuple[str, str]
 """The queues that the labels of one object name: by our label, and by Kueue's; "" for none."""
 
 Kept = Queue | NodeReservation | Namespace | PriorityClass
+"""The objects that `Queues` keeps."""
 
 
 class Queues:
@@ -60,7 +70,7 @@ class Queues:
         self._reservations: dict[str, NodeReservation] = {}
         self._namespaces: dict[str, Namespace] = {}
         self._classes: dict[str, PriorityClass] = {}
-        self._known: dict[type, dict[str, Any]] = {
+        self._objects: dict[type, dict[str, Any]] = {
             Queue: self._queues,
             NodeReservation: self._reservations,
             Namespace: self._namespaces,
@@ -74,8 +84,8 @@ class Queues:
         """Return an independent copy."""
         copied = Queues()
         copied.revision = self.revision
-        for kind, known in self._known.items():
-            copied._known[kind].update(known)
+        for kind, objects in self._objects.items():
+            copied._objects[kind].update(objects)
         copied._served, copied._kueue_served = self._served, self._kueue_served
         return copied
 
@@ -111,7 +121,7 @@ class Queues:
             scheduling.starvation_after or usual.starvation_after,
         )
 
-    # What happens.
+    # Observations.
 
     def observe(self, seen: Observation) -> bool:
         """Take in an observation, and return whether its kind belongs here."""
@@ -137,21 +147,21 @@ class Queues:
             self._change(self._served is not served)
             self._served = served
         present = {one.name: one for one in objects}
-        known = self._known[QUEUE_KINDS[kind]]
-        for gone in [one for name, one in known.items() if name not in present]:
+        objects_of_kind = self._objects[QUEUE_KINDS[kind]]
+        for gone in [one for name, one in objects_of_kind.items() if name not in present]:
             self.drop(gone)
         for observed in present.values():
             self.put(observed)
 
     def put(self, observed: Kept) -> None:
         """Take in an object."""
-        known = self._known[type(observed)]
-        self._change(known.get(observed.name) != observed)
-        known[observed.name] = observed
+        objects = self._objects[type(observed)]
+        self._change(objects.get(observed.name) != observed)
+        objects[observed.name] = observed
 
     def drop(self, observed: Kept) -> None:
         """Forget an object."""
-        self._change(self._known[type(observed)].pop(observed.name, None) is not None)
+        self._change(self._objects[type(observed)].pop(observed.name, None) is not None)
 
     def _change(self, happened: bool) -> None:
         if happened:
@@ -160,14 +170,14 @@ class Queues:
             for derived in ("_defaults", "ages", "policy", "take_back", "usual_durations"):
                 self.__dict__.pop(derived, None)
 
-    # Answers.
+    # The queue of a pod.
 
     def is_kueues(self, workload: Resumable) -> bool:
         """Return whether Kueue suspends and resumes the workload."""
         return self._kueue_served and isinstance(workload, Job) and workload.kueue
 
     def queue_of(self, members: Iterable[Pod], owner_labels: Mapping[str, str]) -> Queue | Reason:
-        """Return the one queue of the members of a gang, or why it has none.
+        """Return the one queue of the members of a gang, or why they have none.
 
         ``owner_labels`` are the labels of their workload that name a queue. They count for all of its pods.
         """
@@ -177,10 +187,10 @@ class Queues:
         choices = {(pod.namespace, named if any(named) else _named(pod.labels)) for pod in members}
         queues: dict[str, Queue] = {}
         for namespace, names in sorted(choices):
-            found = self._find(namespace, *names)
-            if isinstance(found, Reason):
-                return found
-            queues[found.name] = found
+            queue = self._find(namespace, *names)
+            if isinstance(queue, Reason):
+                return queue
+            queues[queue.name] = queue
         if len(queues) > 1:
             return no_queue(f"its pods name different queues: {', '.join(sorted(queues))}")
         return next(iter(queues.values()), IMPLICIT)
@@ -217,21 +227,21 @@ class Queues:
             return True
         if namespace in admitted.names or namespace in queue.default_for:
             return True
-        known = self._namespaces.get(namespace)
+        details = self._namespaces.get(namespace)
         return (
             bool(admitted.labels)
-            and known is not None
-            and all(holds(one, known.labels) for one in admitted.labels)
+            and details is not None
+            and all(holds(one, details.labels) for one in admitted.labels)
         )
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, none if it isn't known."""
-        known = self._namespaces.get(namespace)
-        return {} if known is None else known.labels
+        details = self._namespaces.get(namespace)
+        return {} if details is None else details.labels
 
     def problems(self, queue: Queue) -> list[str]:
         """Return the problems of a queue: each names a setting that isn't in force, and says why."""
-        found = list(queue.problems)
+        problems = list(queue.problems)
         scheduling = queue.scheduling
         policies = {
             "policy": scheduling.policy,
@@ -242,33 +252,33 @@ class Queues:
         ignored = [name for name, value in policies.items() if value is not None]
         if queue.name != DEFAULT_QUEUE and ignored:
             names = ", ".join(ignored)
-            found.append(
+            problems.append(
                 f"spec.scheduling ({names}) is ignored: all queues share the nodes, so queue {DEFAULT_QUEUE} says it"
             )
         for namespace in sorted(queue.default_for):
             other = self._default_of(namespace)
             if other != queue.name:
-                found.append(f"spec.defaultFor: {namespace} has the older queue {other}")
+                problems.append(f"spec.defaultFor: {namespace} has the older queue {other}")
         most, usual = queue.max_duration, queue.default_duration
         if most is not None and usual is not None and usual > most:
-            found.append(
+            problems.append(
                 f"spec.defaults.duration {format_duration(usual)} counts as maxDuration {format_duration(most)}"
             )
         if queue.parent and queue.half_life is not None:
-            found.append("spec.halfLife is ignored: the queue at the root of the tree says it")
+            problems.append("spec.halfLife is ignored: the queue at the root of the tree says it")
         priority = queue.default_priority_class
         if priority and priority not in self._classes:
-            found.append(f"spec.defaults.priorityClassName: there is no PriorityClass {priority}")
-        return found
+            problems.append(f"spec.defaults.priorityClassName: there is no PriorityClass {priority}")
+        return problems
 
     def _advice(self, namespace: str, name: str) -> str:
         return self._hints.of(namespace, name, "kubectl fluence queue lists all queues")
 
     def _nearest_queue(self, namespace: str, name: str) -> str:
         """Return the end of a sentence that names the queue with the most similar name."""
-        open_ones = (one.name for one in self.queues.values() if self.admits(one, namespace))
-        # Names with the same beginning are the likeliest, and then names of a similar length.
-        likely = sorted(open_ones, key=lambda one: (one[:1] != name[:1], abs(len(one) - len(name)), one))
+        admitting = (queue.name for queue in self.queues.values() if self.admits(queue, namespace))
+        # Names with the same first letter are the likeliest, and then names of a similar length.
+        likely = sorted(admitting, key=lambda one: (one[:1] != name[:1], abs(len(one) - len(name)), one))
         nearest = get_close_matches(name, sorted(likely[:MOST_COMPARED]), 1, 0)
         return (
             f"the nearest that takes work of namespace {namespace} is queue {nearest[0]}" if nearest else ""
@@ -277,41 +287,51 @@ class Queues:
     @cached_property
     def usual_durations(self) -> bool:
         """Whether any queue states a duration for work that declares none."""
-        return any(usual_seconds(one) is not None for one in self._queues.values())
+        return any(usual_seconds(queue) is not None for queue in self._queues.values())
 
     @cached_property
     def ages(self) -> bool:
         """Whether in some queue waiting time makes up for a lower priority."""
-        return any(one.class_step is not None for one in self._queues.values())
+        return any(queue.class_step is not None for queue in self._queues.values())
 
     @cached_property
     def take_back(self) -> bool:
         """Whether any queue states how it preempts."""
-        return any(one.preemption != QueuePreemption() for one in self._queues.values())
+        return any(queue.preemption != QueuePreemption() for queue in self._queues.values())
 
     def head_start(self, queue: Queue, priority: int) -> float | None:
         """Return how many seconds of waiting a priority is worth, None if the higher priority always comes first.
 
-        The queue, or the nearest queue above it that does, states the seconds of one step. Each PriorityClass between 0
-        and the priority is a step.
+        The queue states the seconds of one step, or else the nearest queue above it that does. Each PriorityClass
+        between 0 and the priority is a step.
         """
-        known: Queue | None = queue
+        stating: Queue | None = queue
         for _ in range(LEVELS):
-            if known is None or known.class_step is not None:
+            if stating is None or stating.class_step is not None:
                 break
-            known = self._queues.get(known.parent)
-        if known is None or known.class_step is None:
+            stating = self._queues.get(stating.parent)
+        if stating is None or stating.class_step is None:
             return None
-        values = {one.value for one in self._classes.values()}
-        up, down = sum(0 < one <= priority for one in values), sum(priority <= one < 0 for one in values)
-        return known.class_step * (up - down)
+        values = {priority_class.value for priority_class in self._classes.values()}
+        up, down = (
+            sum(0 < value <= priority for value in values),
+            sum(priority <= value < 0 for value in values),
+        )
+        return stating.class_step * (up - down)
 
     def priority_of(self, classes: Iterable[str], queue: Queue | Reason) -> int:
         """Return the priority of work in a queue whose pods don't exist yet and name these PriorityClasses."""
-        named = [one.value for one in map(self._classes.get, classes) if one is not None]
+        named = [
+            priority_class.value
+            for priority_class in map(self._classes.get, classes)
+            if priority_class is not None
+        ]
         if named:
             return max(named)
-        given = max((one.value for one in self._classes.values() if one.is_default), default=0)
+        given = max(
+            (priority_class.value for priority_class in self._classes.values() if priority_class.is_default),
+            default=0,
+        )
         usual = self.usual_priority(queue) if isinstance(queue, Queue) else None
         return given if usual is None else max(given, usual)
 
@@ -328,4 +348,96 @@ def _named(labels: Mapping[str, str]) -> Named:
 def usual_seconds(queue: Queue) -> float | None:
     """Return the seconds that work without a declared duration runs in a queue, None if the queue states none."""
     times = (queue.default_duration, queue.max_duration)
-    return min((one for one in times if one is not None), default=None)
+    return min((seconds for seconds in times if seconds is not None), default=None)
+
+
+# Reservations.
+
+RESERVED_AHEAD = 3600.0
+"""So many seconds before a Reservation for queues starts, its nodes begin to be kept from being removed."""
+
+
+class ClosedNodes:
+    """The nodes that the Reservations of ``settings`` close; ``now`` gives seconds since the epoch."""
+
+    def __init__(self, settings: Queues, eligibility: EligibilityIndex, now: Callable[[], float]) -> None:
+        self._settings = settings
+        self._eligibility = eligibility
+        self._now = now
+        self._covered: tuple[object, Mapping[str, Collection[str]]] = ((), {})
+
+    def closing(self, queue: str, duration: float) -> tuple[str, ...]:
+        """Return the names of the Reservations that close nodes to a gang of a queue that starts now."""
+        reservations = self._settings.reservations
+        if not reservations:
+            return ()
+        now, nodes = self._now(), self._nodes()
+        return tuple(
+            name
+            for name, reservation in sorted(reservations.items())
+            if reservation.start < now + duration
+            and reservation.end > now
+            and queue not in reservation.queues
+            and nodes[name]
+        )
+
+    def of(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the nodes of the Reservations of these names."""
+        nodes = self._nodes()
+        return frozenset().union(*(nodes[name] for name in names))
+
+    def kept(self) -> frozenset[str]:
+        """Return the nodes that are reserved for queues now or soon, so that they shouldn't be removed."""
+        now = self._now()
+        return self.of(
+            name
+            for name, reservation in self._settings.reservations.items()
+            if reservation.queues and reservation.start - RESERVED_AHEAD <= now < reservation.end
+        )
+
+    def over(self) -> int:
+        """Return how many Reservations are over."""
+        now = self._now()
+        return sum(1 for reservation in self._settings.reservations.values() if reservation.end <= now)
+
+    def on_rows(self, rows: Mapping[str, int]) -> Sequence[OperatorReservation]:
+        """Return the Reservations that aren't over, on the rows of a timeline."""
+        now = self._now()
+        reservations = self._settings.reservations
+        coming = [
+            name
+            for name, reservation in sorted(reservations.items())
+            if reservation.end > now and reservation.duration > 0
+        ]
+        closed = self._nodes() if coming else {}
+        on_rows = []
+        for name in coming:
+            numbers = sorted(rows[node] for node in closed[name] if node in rows)
+            if numbers:
+                at, one = np.array(numbers, dtype=np.intp), reservations[name]
+                on_rows.append(OperatorReservation(name, at, one.start, one.end, one.queues))
+        return on_rows
+
+    def _nodes(self) -> Mapping[str, Collection[str]]:
+        """Return the nodes of each Reservation, by its name."""
+        basis = self._settings.revision, self._eligibility.journal.now
+        if self._covered[0] != basis:
+            nodes = self._eligibility.nodes.values()
+            closed = {
+                name: covered(reservation, nodes) for name, reservation in self._settings.reservations.items()
+            }
+            self._covered = basis, closed
+        return self._covered[1]
+
+
+def covered(reservation: NodeReservation, nodes: Iterable[Node]) -> list[str]:
+    """Return the names of the ``nodes`` that a Reservation closes."""
+    return [node.name for node in nodes if _covers(reservation, node)]
+
+
+def _covers(reservation: NodeReservation, node: Node) -> bool:
+    if not reservation.names and not reservation.labels:
+        return True
+    if node.name in reservation.names:
+        return True
+    return bool(reservation.labels) and all(holds(one, node.labels) for one in reservation.labels)

@@ -4,12 +4,12 @@ A reason is announced once it has stayed the same for a moment, so that a gang w
 doesn't cause an Event for each count. If a controller made the pods, the Event is recorded on its object and on the
 first pod. In a large gang of other pods it is recorded on the first members only.
 
-A gang that waits for its turn in the queue is no cause for a warning. Its Events are Normal: the reason, that nodes are
-kept free for it, and that its turn has come.
+A gang that waits for its turn in the queue gives no cause for a warning. So its Events are Normal. They say why it
+waits, that nodes are kept free for it, and that its turn has come.
 
-kube-scheduler doesn't see direct pods, so the API server shows nothing of why they wait. Each one that waits gets a
-condition: the first members of its gang the reason, and the others, once, where to find it. When a gang of several
-direct pods runs, one Event says where.
+kube-scheduler doesn't see direct pods, so nothing in the API server says why they wait. So each waiting pod gets a
+condition. On the first members of a gang it gives the reason, and on the others it says where to find the reason. When
+a gang of several direct pods runs, one Event says where.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import Action, RecordEvent, ReportGroup, ReportPod
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.states import have_nodes
+from fluence_extender.gangs.lifecycle.rules import have_nodes
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.reporting.job_status import JobReports
 from fluence_extender.gangs.reporting.remarks import owner_or_pod
+from fluence_extender.gangs.reporting.status import JobReports
 from fluence_extender.model.gang import Convention, GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
@@ -41,9 +41,9 @@ LOST = (ReasonCode.REJECTED, ReasonCode.WAITING_FOR_MEMBERS)
 def announcements(
     gang: Gang, now: float, limits: Limits, registry: Registry, jobs: JobReports, reserved: bool = False
 ) -> list[Action]:
-    """Return the announcements about ``gang`` that are due, and record in the gang that they are made.
+    """Return the announcements about ``gang`` that are due, and record in the gang that they were made.
 
-    ``reserved`` says whether the queue keeps nodes free for it.
+    ``reserved`` says whether the queue keeps nodes free for the gang.
     """
     scheduled = [
         *_scheduled(gang, registry),
@@ -63,7 +63,7 @@ def announcements(
     in_line = reason.code in IN_LINE
     gang.remember(announced=gang.reason.text, in_line=gang.memory.in_line or in_line)
     waiting = sorted(_concerned(gang), key=lambda member: natural_order(member.pod.name))
-    first = [one for one in waiting[: limits.announced_members] if _may_be_told(one)]
+    first = [member for member in waiting[: limits.announced_members] if _may_be_told(member)]
     for member in first:
         gang.change(member.pod.uid, told_at=now)
     actions: list[Action] = [
@@ -96,14 +96,14 @@ def _may_be_told(member: Member) -> bool:
 
 
 def _untold(gang: Gang, now: float, limits: Limits) -> list[ReportPod]:
-    """Return the writes by which the conditions of direct members say that they wait, where none says so yet."""
+    """Return the writes of conditions to the waiting direct members that have none yet."""
     untold = [
-        one
-        for one in gang.members.values()
-        if one.pod.direct
-        and not one.pod.told
-        and one.assignment is None
-        and one.told_at + limits.told_again <= now
+        member
+        for member in gang.members.values()
+        if member.pod.direct
+        and not member.pod.told
+        and member.assignment is None
+        and member.told_at + limits.told_again <= now
     ]
     message = (
         f"gang {gang.key} waits for its places: `kubectl fluence why` and the first of its pods say for what"
@@ -117,27 +117,29 @@ def _untold(gang: Gang, now: float, limits: Limits) -> list[ReportPod]:
 
 
 def _runs(gang: Gang) -> list[RecordEvent]:
-    """Return the Event that says where a gang runs, which is recorded once, when it is whole.
+    """Return the Event that says where a gang runs, which is recorded once, when it is complete.
 
     kube-scheduler records one for each pod that it has judged, and a pod by itself names its node.
     """
-    if not (gang.whole and gang.memory.starting):
+    if not (gang.was_complete and gang.memory.starting):
         return []
     gang.remember(starting=False)
-    bound = sorted((one for one in gang.alive() if one.bound), key=lambda one: natural_order(one.pod.name))
-    if len(bound) < 2 or not any(one.pod.direct for one in bound):
+    bound = sorted(
+        (member for member in gang.alive() if member.bound), key=lambda member: natural_order(member.pod.name)
+    )
+    if len(bound) < 2 or not any(member.pod.direct for member in bound):
         return []
-    nodes = sorted({one.bound for one in bound}, key=natural_order)
+    nodes = sorted({member.bound for member in bound}, key=natural_order)
     text = f"gang {gang.key}: {len(bound)} pods run on {first_few(nodes, NODES_SHOWN)}"
     return [RecordEvent(owner_or_pod(bound[0].pod), SCHEDULED, text, warning=False)]
 
 
 def _concerned(gang: Gang) -> list[Member]:
-    """Return the members that wait; if others are lost, the ones that kubelets rejected, or else the bound ones."""
-    waiting = [one for one in gang.pending() if one.assignment is None or one.unbound]
+    """Return the members that wait. If none does and some were lost, return the rejected or else the living ones."""
+    waiting = [member for member in gang.pending() if member.assignment is None or member.binding_failure]
     if waiting or gang.reason is None or gang.reason.code not in LOST:
         return waiting
-    rejected = [one for one in gang.members.values() if one.pod.rejected]
+    rejected = [member for member in gang.members.values() if member.pod.rejected]
     return rejected or gang.alive()
 
 
@@ -166,15 +168,16 @@ def events(gang: Gang, limits: Limits, event: str, text: str, warning: bool = Fa
 def _subjects(pods: Sequence[Pod], limits: Limits) -> list[Regarding]:
     """Return the objects on which an Event about these pods is recorded.
 
-    These are the first pods. Of several pods of one owner it is the owner, and the first of the pods if it exists.
+    These are the first pods. If several pods have one owner, these are the owner and the first of its pods, if it
+    exists.
     """
     owned: dict[str, list[Pod]] = {}
     for pod in pods:
         owned.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
     abouts: dict[Regarding, None] = {}
-    for some in owned.values():
-        first = some[0]
-        if len(some) > 1 or first.expected:
+    for pods_of_owner in owned.values():
+        first = pods_of_owner[0]
+        if len(pods_of_owner) > 1 or first.expected:
             abouts[owner_or_pod(first)] = None
         if not first.expected:
             abouts[Regarding("v1", "Pod", first.namespace, first.name, first.uid)] = None
@@ -189,11 +192,11 @@ def _group(gang: Gang, registry: Registry) -> PodGroup | None:
 
 def _is_scheduled(gang: Gang) -> bool:
     """Return whether enough members have their nodes, and none of those that began has to be replaced."""
-    return gang.whole and (gang.reason is None or gang.reason.code is not ReasonCode.REJECTED)
+    return gang.was_complete and (gang.reason is None or gang.reason.code is not ReasonCode.REJECTED)
 
 
 def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
-    """Return the report that enough members of a PodGroup have their nodes, which is made once."""
+    """Return the report that enough members of a PodGroup have their nodes. It is made once."""
     group = _group(gang, registry) if _is_scheduled(gang) and not gang.memory.group_scheduled else None
     if group is None:
         return []

@@ -32,7 +32,7 @@ FEW_MEMBERS = 8
 LONGEST_DETAIL = 300
 
 
-TURNS = frozenset(
+NEW_PHASES = frozenset(
     {
         HistoryKind.PLANNED,
         HistoryKind.WITHDRAWN,
@@ -41,11 +41,11 @@ TURNS = frozenset(
         HistoryKind.GONE,
     }
 )
-"""The entries that begin a new phase, as a wait does. Later events aren't added to the count of an earlier entry."""
+"""The entries that begin a new phase, as waits do. Later events aren't counted in entries of earlier phases."""
 
 SENT_BACK = frozenset({HistoryKind.EVICTED, HistoryKind.REQUEUED})
 ENDS_OR_BEGINS = SENT_BACK | {HistoryKind.SEEN, HistoryKind.PLANNED, HistoryKind.BOUND, HistoryKind.COMPLETE}
-"""The last of these entries says whether the gang was sent back."""
+"""The last of these entries says whether the gang was sent back in line."""
 
 
 WAITS = frozenset(
@@ -61,7 +61,7 @@ WAITS = frozenset(
 """The entries that begin a wait for places or end one."""
 
 
-# Neither of these can be part of a reference cycle, so they save the memory that the garbage collector takes.
+# Neither class can be part of a reference cycle, so both save the memory that the garbage collector takes.
 class HistoryEntry(msgspec.Struct, gc=False):
     """One entry: ``count`` times between ``at`` and ``until`` (seconds since the epoch).
 
@@ -108,15 +108,17 @@ class History(msgspec.Struct, gc=False):
 
     @property
     def sent_back(self) -> float:
-        """When the gang was evicted or sent back in line after it had its place last, 0 if it wasn't."""
-        last = next((one for one in reversed(self.entries) if one.kind in ENDS_OR_BEGINS), None)
+        """When the gang was evicted or sent back in line, 0 if it has had its places since, or never was."""
+        last = next((entry for entry in reversed(self.entries) if entry.kind in ENDS_OR_BEGINS), None)
         return last.at if last is not None and last.kind in SENT_BACK else 0.0
 
     def replaces(self, before: History) -> bool:
-        """Return whether this may be the next life of a gang that was sent back ``before`` this one was seen."""
+        """Return whether this may be the history of a gang that replaces one with the history ``before``."""
         own, since = self.entries, before.sent_back
         return (
-            bool(own and since) and own[0].at >= since and HistoryKind.GONE not in [one.kind for one in own]
+            bool(own and since)
+            and own[0].at >= since
+            and HistoryKind.GONE not in [entry.kind for entry in own]
         )
 
     def follow(self, before: History) -> None:
@@ -141,8 +143,8 @@ class History(msgspec.Struct, gc=False):
         now = self.clock()
         self.noted += 1
         detail, with_names = _shortened(detail, with_names)
-        of_any = bool(pod) and members > FEW_MEMBERS
-        same = self._same(kind, None if of_any else (pod, detail, with_names))
+        is_shared = bool(pod) and members > FEW_MEMBERS
+        same = self._same(kind, None if is_shared else (pod, detail, with_names))
         if same is not None:
             same.again(now, pod, detail, with_names)
         else:
@@ -151,13 +153,13 @@ class History(msgspec.Struct, gc=False):
     def _same(
         self, kind: HistoryKind, event: tuple[str, str, WithNames | None] | None
     ) -> HistoryEntry | None:
-        """Return the entry of this phase that counts events of the kind, None for those of all pods and details."""
+        """Return the entry of this phase that counts such events; if ``event`` is None, the one of the same kind."""
         for entry in reversed(self.entries):
             if entry.kind is HistoryKind.WAITING:
                 return None
             if entry.kind is kind and event in (None, (entry.pod, entry.detail, entry.with_names)):
                 return entry
-            if entry.kind in TURNS:
+            if entry.kind in NEW_PHASES:
                 return None
         return None
 
@@ -174,20 +176,22 @@ class History(msgspec.Struct, gc=False):
         self._append(HistoryEntry(now, HistoryKind.WAITING, "", detail, 1, now, why, with_names))
 
     def waits(self) -> list[tuple[str, float]]:
-        """Return the reason and the seconds of each wait for places of a gang that has just become whole.
+        """Return the reason and the seconds of each wait for places of a gang that has just become complete.
 
-        There is none if none of its members was bound since it was last whole, as after a restart.
+        There are no waits if no member was bound since the gang was last complete, as after a restart.
         """
-        completes = [number for number, one in enumerate(self.entries) if one.kind is HistoryKind.COMPLETE]
-        # The last one is the present one.
+        completes = [
+            number for number, entry in enumerate(self.entries) if entry.kind is HistoryKind.COMPLETE
+        ]
+        # The last of these entries says that the gang is complete now, so its waits begin after the one before.
         entries = self.entries if len(completes) < 2 else self.entries[completes[-2] + 1 :]
-        end = max((one.until for one in entries if one.kind is HistoryKind.BOUND), default=None)
+        end = max((entry.until for entry in entries if entry.kind is HistoryKind.BOUND), default=None)
         if end is None:
             return []
         begins = [("", end)]
-        for one in entries:
-            if one.kind in WAITS and one.why != begins[-1][0]:
-                begins.append((one.why, min(one.at, end)))
+        for entry in entries:
+            if entry.kind in WAITS and entry.why != begins[-1][0]:
+                begins.append((entry.why, min(entry.at, end)))
         ends = [*(at for _, at in begins[1:]), end]
         return [
             (why, until - at) for (why, at), until in zip(begins, ends, strict=True) if why and until > at

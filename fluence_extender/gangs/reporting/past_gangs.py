@@ -1,9 +1,9 @@
 """Gangs that are gone, and the gangs that go on with their histories.
 
 A gang that comes back under its key goes on with its own history. If a pod that is a gang by itself was sent back, its
-Job creates another pod with another name. That pod's gang is its *heir*, and goes on with its history: the next one of
-the same index, or of the same Job where its pods have no indexes. A history is handed over once, and then not even a
-gang that has the old key goes on with it.
+Job creates another pod with another name. The gang of that pod is its *heir*, and goes on with its history. The heir
+has the same index, or is the next pod of the same Job if its pods have no indexes. A history is handed over once. After
+that not even a gang with the old key goes on with it.
 
 Invariant: what is remembered is bounded in number and time.
 """
@@ -27,31 +27,31 @@ REMEMBERED = 1000
 REMEMBERED_FOR = 3600.0
 """Seconds for which a gang is remembered after it has gone."""
 
-Line = tuple[str, str, str]
-"""What pods that may replace each other have in common: the namespace, the Job's uid, and the index, "" for none."""
+Lineage = tuple[str, str, str]
+"""What a pod and its heirs have in common: the namespace, the Job's uid, and the pod's index, "" for none."""
 
 
-def line_of(key: GangKey, pod: Pod) -> Line | None:
-    """Return the line of a Job's pod that is a gang by itself, None for any other pod."""
+def lineage_of(key: GangKey, pod: Pod) -> Lineage | None:
+    """Return the lineage of a Job's pod that is a gang by itself, None for any other pod."""
     owner = pod.owner
     if key.convention is not Convention.ALONE or owner is None or not owner.is_a("Job", "batch"):
         return None
     return pod.namespace, owner.uid, pod.annotations.get(COMPLETION_INDEX, "")
 
 
-def line_left(gang: Gang, pod: Pod) -> Line | None:
-    """Return the line in which an heir goes on with the history of a gang whose last pod is gone, None for none."""
+def lineage_left(gang: Gang, pod: Pod) -> Lineage | None:
+    """Return the lineage of the heir of a gang whose last pod, ``pod``, is gone; None if it may have no heir."""
     replaced = pod.expected or gang.history.sent_back or gang.history.preemptions
-    return line_of(gang.key, pod) if replaced and pod.phase != "Succeeded" else None
+    return lineage_of(gang.key, pod) if replaced and pod.phase != "Succeeded" else None
 
 
 @dataclass(frozen=True, slots=True)
 class PastGang:
-    """A gang as it was last seen, when it went (seconds since the epoch), and the line in which it may have an heir."""
+    """A gang as it was last seen, when it went (seconds since the epoch), and its lineage if it may have an heir."""
 
     gang: Gang
     at: float
-    line: Line | None = None
+    lineage: Lineage | None = None
 
 
 class PastGangs:
@@ -60,28 +60,28 @@ class PastGangs:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self._gone: OrderedDict[GangKey, PastGang] = OrderedDict()
-        self._heirless: dict[GangKey, Line] = {}
-        """The lines of the gangs that may have an heir and have none yet, the oldest first."""
+        self._heirless: dict[GangKey, Lineage] = {}
+        """The lineages of the gangs that may have an heir and have none yet, the oldest first."""
 
-    def keep(self, gang: Gang, line: Line | None = None) -> None:
-        """Remember a gang that is gone from now on."""
+    def keep(self, gang: Gang, lineage: Lineage | None = None) -> None:
+        """Remember a gang that is gone from now on. An heir of ``lineage`` may go on with its history."""
         self._forget(gang.key)
-        self._gone[gang.key] = PastGang(gang, self.clock(), line)
-        if line is not None:
-            self._heirless[gang.key] = line
-        self._forget_outlived()
+        self._gone[gang.key] = PastGang(gang, self.clock(), lineage)
+        if lineage is not None:
+            self._heirless[gang.key] = lineage
+        self._forget_old()
 
     def history_of(self, key: GangKey, first: Pod) -> History:
-        """Return the history with which a new gang begins, whose ``first`` pod has come."""
-        past, line, history = self._gone.get(key), line_of(key, first), History(self.clock)
-        if past is not None and (past.line is None or key in self._heirless):
+        """Return the history with which a new gang begins; ``first`` is its first pod."""
+        past, lineage, history = self._gone.get(key), lineage_of(key, first), History(self.clock)
+        if past is not None and (past.lineage is None or key in self._heirless):
             history = past.gang.history
         self._forget(key)
-        self._forget_outlived()
-        # Of pods without an index, each replaces one; one that comes back has its own history.
-        if line is not None and (line[2] or not history.entries):
-            same_line = [other for other, left in self._heirless.items() if left == line]
-            for other in same_line if line[2] else same_line[:1]:
+        self._forget_old()
+        # A pod without an index replaces one pod. A pod that comes back under its own key has its own history.
+        if lineage is not None and (lineage[2] or not history.entries):
+            replaced = [other for other, left in self._heirless.items() if left == lineage]
+            for other in replaced if lineage[2] else replaced[:1]:
                 self.hand_over(other, history)
         return history
 
@@ -92,15 +92,15 @@ class PastGangs:
 
     def get(self, key: GangKey) -> PastGang | None:
         """Return the gang of that key, or None if it isn't remembered."""
-        self._forget_outlived()
+        self._forget_old()
         return self._gone.get(key)
 
     def __iter__(self) -> Iterator[PastGang]:
         """Iterate over the remembered gangs, the oldest first."""
-        self._forget_outlived()
+        self._forget_old()
         return iter(list(self._gone.values()))
 
-    def _forget_outlived(self) -> None:
+    def _forget_old(self) -> None:
         oldest = self.clock() - REMEMBERED_FOR
         while self._gone:
             key, past = next(iter(self._gone.items()))

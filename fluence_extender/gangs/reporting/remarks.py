@@ -1,7 +1,8 @@
 """Reports labels and annotations that have no effect.
 
 Admission warns the client that creates a pod. For most pods that is a controller, which drops the warning. So the state
-API and one Event on the owner of the pods have the same sentences. What only the webhook can know it writes on the pod.
+API and one Event on the owner of the pods have the same sentences. The webhook writes on the pod what only the webhook
+knows.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def remarks_on(
 ) -> tuple[str, ...]:
     """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing.
 
-    What admission warned of and the durations that their Jobs state count, too. There are ``most`` sentences;
-    ``instead`` is as in `remarks`.
+    Warnings of admission and remarks on the durations of their Jobs are among them. There are at most ``most``
+    sentences. ``instead`` is as in `remarks`.
     """
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
     before: Pod | None = None
     for pod in (member.pod for member in living[:MOST_LOOKED_AT]):
@@ -62,23 +63,23 @@ def remarks_on(
             continue
         before = pod
         if warning := pod.annotations.get(WARNING_ANNOTATION):
-            found[warning[:LONGEST_WARNING]] = None
-        found.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
-        found.update(dict.fromkeys(islice(remarks(pod.labels, pod.annotations, instead), most)))
+            sentences[warning[:LONGEST_WARNING]] = None
+        sentences.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
+        sentences.update(dict.fromkeys(islice(remarks(pod.labels, pod.annotations, instead), most)))
         grouped = bool(pod.labels.get(GROUP_LABEL)) or pod.owner is not None
         coordinated = coordination_remarks(pod.labels, pod.annotations, QPU in pod.devices, grouped)
-        found.update(dict.fromkeys(coordinated))
-        found.update(dict.fromkeys(other_priority(pod, workloads)))
+        sentences.update(dict.fromkeys(coordinated))
+        sentences.update(dict.fromkeys(other_priority(pod, workloads)))
         job = job_of(pod, workloads)
         if job is not None and job.remark:
-            found[job.remark] = None
-    return tuple(islice(found, most))
+            sentences[job.remark] = None
+    return tuple(islice(sentences, most))
 
 
 def other_priority(pod: Pod, workloads: Workloads) -> Iterator[str]:
-    """Yield that the pod hasn't the PriorityClass of its native PodGroup, if so.
+    """Yield a sentence if the pod doesn't have the PriorityClass of its native PodGroup.
 
-    The group's doesn't count: a ResourceQuota may keep its user from giving pods that class.
+    The class of the group doesn't count, because a ResourceQuota may keep its user from giving pods that class.
     """
     group = workloads.find(PodGroup, pod.namespace, pod.group) if pod.group else None
     if group is not None and group.priority_class not in ("", pod.priority_class):
@@ -122,12 +123,12 @@ class RemarkReports:
             return []
         gang.remember(remarked=True)
         namespace, hints = gang.key.namespace, self._hints
-        found = remarks_on(
+        sentences = remarks_on(
             gang, self._workloads, MOST_TOLD, lambda key: hints.of(namespace, key, NO_SUCH_KEY)
         )
-        if not found:
+        if not sentences:
             return []
-        about, text = owner_or_pod(living[0].pod), "; ".join(found)
+        about, text = owner_or_pod(living[0].pod), "; ".join(sentences)
         if self._told.get(about.uid) == text:
             return []
         if len(self._told) >= MOST_KEPT:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.lifecycle.states import rejection
+from fluence_extender.gangs.lifecycle.rules import rejection
 from fluence_extender.gangs.membership.gang import Gang, Member, run_of
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.reporting.history import SENT_BACK, HistoryEntry

@@ -8,9 +8,9 @@ from datetime import datetime
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
-from fluence_extender.gangs.queue.closed_nodes import covered
-from fluence_extender.gangs.queue.ends import LATEST
-from fluence_extender.gangs.queue.fair_shares import ASIDE
+from fluence_extender.gangs.queue.fair_shares import UNABLE_TO_START
+from fluence_extender.gangs.queue.settings import covered
+from fluence_extender.gangs.queue.submissions import LATEST
 from fluence_extender.http.state.gangs import gang_label, list_key
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.v1 import moment
@@ -21,7 +21,7 @@ from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.reason import ReasonCode
 
-NOT_IN_TURN = ASIDE | {ReasonCode.OVER_USER_LIMIT}
+NOT_IN_TURN = UNABLE_TO_START | {ReasonCode.OVER_USER_LIMIT}
 """The reasons of gangs that wouldn't start even as the first in line."""
 
 

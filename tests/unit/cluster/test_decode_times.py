@@ -22,7 +22,7 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.gangs.queue.ends import Ends
+from fluence_extender.gangs.queue.submissions import Ends
 from fluence_extender.model.names import (
     DURATION_ANNOTATION,
     JOB_SET_NAME,

@@ -81,7 +81,7 @@ class Marks:
 
 @contextlib.asynccontextmanager
 async def kept(marks: Marks, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    monkeypatch.setattr(election, "AGAIN", 0)
+    monkeypatch.setattr(election, "RETRY", 0)
     task = asyncio.create_task(keep_marked(lambda: marks.leading, marks.mark, lambda: marks.time))
     yield
     task.cancel()
@@ -97,9 +97,9 @@ async def test_each_lead_is_marked_at_once_and_then_from_time_to_time(
         marks.leading = True
         assert await marks.after(1.0) == 1
         assert await marks.after(1.0) == 1
-        assert await marks.after(election.MARKED_EVERY) == 2
+        assert await marks.after(election.MARK_EVERY) == 2
         marks.leading = False
-        assert await marks.after(election.MARKED_EVERY) == 2
+        assert await marks.after(election.MARK_EVERY) == 2
         marks.leading = True
         assert await marks.after(0.0) == 3
 
@@ -113,5 +113,5 @@ async def test_mark_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, f
     async with kept(marks, monkeypatch):
         assert await marks.after(0.0) == 1
         assert await marks.after(1.0) == 1
-        assert await marks.after(election.UNMARKED_AGAIN) == 2
-        assert await marks.after(election.UNMARKED_AGAIN) == 2
+        assert await marks.after(election.MARK_RETRY) == 2
+        assert await marks.after(election.MARK_RETRY) == 2

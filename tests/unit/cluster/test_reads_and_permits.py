@@ -20,7 +20,7 @@ from fluence_extender.cluster.errors import ClusterError, NotLeading
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.port import Lease, Regarding
 from fluence_extender.cluster.reads import list_own_pods, read_lease, warn_of_old_cluster
-from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.execution.writes import Fence
 from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.model.pod import Pod
 from tests.unit.cluster.fake_api_server import (

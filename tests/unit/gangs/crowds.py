@@ -14,9 +14,9 @@ from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.planning.decisions import Decided
 from fluence_extender.gangs.planning.one_pass import Pass
-from fluence_extender.gangs.queue import dependencies
+from fluence_extender.gangs.planning.view import Decided
+from fluence_extender.gangs.queue import obstacles
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -134,7 +134,7 @@ class Work:
         self.now = 0.0
         self.done: Counter[str] = Counter()
         self.tried: list[str] = []
-        tries, obstacle, follows = Pass._try, QueueAdmission.obstacle, dependencies.circle
+        tries, obstacle, follows = Pass._try, QueueAdmission.obstacle, obstacles.circle
 
         def timed_try(one: Pass, decided: Decided, *rest: Any) -> None:
             self.done["attempts"] += 1
@@ -153,7 +153,7 @@ class Work:
 
         monkeypatch.setattr(Pass, "_try", timed_try)
         monkeypatch.setattr(QueueAdmission, "obstacle", timed_look)
-        monkeypatch.setattr(dependencies, "circle", timed_circle)
+        monkeypatch.setattr(obstacles, "circle", timed_circle)
 
     def __call__(self) -> float:
         return self.now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.gangs.membership.gang import foreign_gates
 from fluence_extender.model.names import GATE
 from tests.core.values import pod
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fluence_extender.gangs.execution.barrier import Barrier, BarrierFailed, Complete
+from fluence_extender.gangs.execution.barrier import Barrier, BarrierFailed, Gathered
 from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.pod import HostPort
@@ -18,7 +18,7 @@ from tests.core.values import pod
 T = TypeVar("T")
 
 
-def all_of(count: int) -> Complete:
+def all_of(count: int) -> Gathered:
     return lambda arrived: len(arrived) >= count
 
 

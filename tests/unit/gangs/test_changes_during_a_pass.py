@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.planning.decisions import Plan
+from fluence_extender.gangs.planning.view import Plan
 from fluence_extender.graph.virtual import VirtualResource, VirtualResources
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node

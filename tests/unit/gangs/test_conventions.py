@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions import CONVENTIONS
 from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.membership.gang import agreed_size
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.reason import Reason, ReasonCode

@@ -22,7 +22,7 @@ Change = Callable[[Gang], object]
 CHANGES: st.SearchStrategy[Change] = st.one_of(
     UIDS.map(lambda uid: lambda gang: uid in gang.members and gang.place(uid, Assignment(uid, "n0"))),
     UIDS.map(lambda uid: lambda gang: uid in gang.members and gang.change(uid, held_node="n1")),
-    UIDS.map(lambda uid: lambda gang: uid in gang.members and gang.take_back(uid)),
+    UIDS.map(lambda uid: lambda gang: uid in gang.members and gang.unplace(uid)),
     UIDS.map(lambda uid: lambda gang: uid in gang.members and gang.remove(uid)),
     st.sampled_from(PODS).map(lambda one: lambda gang: gang.put(Member(one, alone(one)))),
     st.floats(0, 9).map(
@@ -53,7 +53,7 @@ def test_each_of_several_copies_changes_alone(changes: list[tuple[int, Change]])
 @given(st.lists(CHANGES, max_size=12))
 def test_gang_that_differs_from_its_copy_has_noted_that_it_changed(changes: list[Change]) -> None:
     gang, changed = new_gang(), set[GangKey]()
-    gang.changed = changed
+    gang.uncopied = changed
     changed.clear()
     before = gang.copy()
     for change in changes:
@@ -63,7 +63,7 @@ def test_gang_that_differs_from_its_copy_has_noted_that_it_changed(changes: list
 
 def test_what_was_announced_is_not_noted_as_a_change() -> None:
     gang, changed = new_gang(), set[GangKey]()
-    gang.changed = changed
+    gang.uncopied = changed
     changed.clear()
     gang.remember(announced="busy", job_problem="", starting=True)
     assert gang.memory.announced == "busy"

@@ -11,11 +11,10 @@ import pytest
 
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.lifecycle.evaluation import ALL_FIRST, EVALUATED_WITHIN
+from fluence_extender.gangs.lifecycle.lifecycle import ALL_FIRST, EVALUATED_WITHIN
 from fluence_extender.gangs.lifecycle.places import Places
-from fluence_extender.gangs.queue import pool as pools
-from fluence_extender.gangs.queue import settings
-from fluence_extender.gangs.queue.turns import turn
+from fluence_extender.gangs.queue import guarantees, settings
+from fluence_extender.gangs.queue.submissions import turn
 from fluence_extender.model import pod_keys
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.hints import MOST_WORDS
@@ -32,7 +31,7 @@ from fluence_extender.model.queue import (
 )
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
-from fluence_extender.queueing.ends import expected_end
+from fluence_extender.queueing.entry import expected_end
 from fluence_extender.queueing.shares import Ranking
 from fluence_extender.room.ledger import Ledger
 from tests.core.values import node
@@ -371,7 +370,7 @@ def test_crowd_short_of_what_queues_keep_is_judged_without_counting_all_that_run
         counted["ends"] += 1
         return expected_end(*args)
 
-    monkeypatch.setattr(pools, "expected_end", counting)
+    monkeypatch.setattr(guarantees, "expected_end", counting)
     keeps = Queue("vip", quota=Quota({"cpu": 300}, lendable={"cpu": 0}), uid="vip")
     ledger = Ledger()
     controller = Controller(ledger, clock=work, calendar=lambda: 1000 + work.now)

@@ -48,7 +48,7 @@ def test_minimum_is_bound_and_the_rest_waits_for_room(world: MakeWorld, kind: st
     w.advance(5)
     assert sum(map(bool, w.nodes_of(*pods))) == 3
     gang = w.gang("g")
-    assert gang.whole
+    assert gang.was_complete
     assert isinstance(gang.reason, Reason)
     assert gang.reason.text.startswith("busy: ")
     w.cluster.put(node("n1", cpu=8000))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import EvictionBlock
-from fluence_extender.gangs.preemption import evictions
+from fluence_extender.gangs.preemption import preemptions
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
@@ -36,7 +36,7 @@ def until_first_eviction(world: World, lows: Sequence[Pod]) -> None:
 
 def three(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[Pod], list[Pod]]:
     """Return three gangs, each alone on its node, of which the first is being evicted for a gang of three pods."""
-    monkeypatch.setattr(evictions, "AT_ONCE", 1)
+    monkeypatch.setattr(preemptions, "AT_ONCE", 1)
     w = world(*(node(f"n{number}") for number in range(3)))
     lows = [gang(w, f"low{number}", 3000)[0] for number in range(3)]
     w.advance(3)
@@ -59,7 +59,7 @@ def test_evictions_are_spread_over_several_steps(world: MakeWorld, monkeypatch: 
 def test_large_gang_is_evicted_to_its_last_member_over_several_steps(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evictions, "AT_ONCE", 1)
+    monkeypatch.setattr(preemptions, "AT_ONCE", 1)
     w = world(node("n0"), node("n1"), node("n2"))
     low = gang(w, "low", 3000, 3000, 3000)
     w.advance(3)

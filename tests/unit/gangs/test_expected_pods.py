@@ -10,11 +10,19 @@ import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, NoAnswer, PodsUnknown
 from fluence_extender.cluster.port import BINDS_FOR, ResourcesFile
-from fluence_extender.gangs.lifecycle import expected_allowance, expected_pods
+from fluence_extender.gangs.lifecycle import expected_pods, namespace_quotas
 from fluence_extender.gangs.membership.job_pods import JobPods, shape
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import BACKEND_ANNOTATION, GATE, QUEUE_LABEL
-from fluence_extender.model.pod import HostPort, Pod, PodTerm
+from fluence_extender.model.names import (
+    BACKEND_ANNOTATION,
+    GATE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    HOLD_ANNOTATION,
+    QUEUE_LABEL,
+    REPLICATED_JOB,
+)
+from fluence_extender.model.pod import HostPort, Owner, Pod, PodTerm
 from fluence_extender.model.queue import PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
@@ -348,6 +356,28 @@ def test_places_of_pods_that_are_not_created_in_time_are_given_back(world: MakeW
     check(w)
 
 
+def test_pods_that_only_name_a_job_as_their_owner_give_its_expected_pods_no_more_time(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), limits=PATIENT)
+    w.jobs.quota = 0
+    size = {GROUP_SIZE_ANNOTATION: "4"}
+    job = w.jobs.submit_array("a", 4, 4, labels={GROUP_LABEL: "a"}, annotations=size)
+    w.advance(1)
+    assert len(w.ledger.holdings) == 4
+    for number in range(10):
+        w.pod(
+            f"tick-{number}",
+            gates=(GATE,),
+            labels={GROUP_LABEL: f"tick-{number}", REPLICATED_JOB: "another role"},
+            annotations={HOLD_ANNOTATION: "true"},
+            owner=Owner("Job", job.name, job.uid, "batch/v1"),
+        )
+        w.advance((w.limits.uncreated + 3) / 10)
+    assert len(w.ledger.holdings) == 0
+    check(w)
+
+
 def test_queue_says_how_long_a_job_keeps_its_room_without_pods(world: MakeWorld) -> None:
     queue = Queue("default", scheduling=SchedulingOptions(admission_timeout=60.0))
     w = world(node("n0"), queue, limits=replace(LIMITS, completion=100.0))
@@ -559,7 +589,7 @@ def test_expected_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
 def test_pods_of_too_many_jobs_of_a_namespace_are_not_expected(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expected_allowance, "MOST_OF_NAMESPACE", 10)
+    monkeypatch.setattr(namespace_quotas, "MOST_OF_NAMESPACE", 10)
     w = world(node("n0", cpu=1000))
     w.jobs.quota = 0
     jobs = [w.jobs.submit(f"j{number}", 4) for number in range(5)]
@@ -590,7 +620,7 @@ def test_namespace_that_announces_thousands_of_pods_gets_its_own_rate(world: Mak
         assert w.gang(f"other{number}").state is not GangState.WAITING
         w.cluster.remove(job)
         w.cluster.remove(other)
-    most = expected_allowance.AT_FIRST + expected_allowance.A_SECOND * (w.loop.time() - began)
+    most = namespace_quotas.AT_FIRST + namespace_quotas.A_SECOND * (w.loop.time() - began)
     assert 0 < churned <= most
     w.advance(30)
     assert not expected_in(w, "hostile")
@@ -610,8 +640,8 @@ def test_job_of_thousands_of_pods_is_expected_whole_in_time(world: MakeWorld) ->
 def test_namespaces_share_the_bound_on_expected_pods(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expected_allowance, "MOST_EXPECTED", 100)
-    monkeypatch.setattr(expected_allowance, "MOST_OF_NAMESPACE", 40)
+    monkeypatch.setattr(namespace_quotas, "MOST_EXPECTED", 100)
+    monkeypatch.setattr(namespace_quotas, "MOST_OF_NAMESPACE", 40)
     w = world(node("n0", cpu=100))
     for namespace in ("a", "b", "c", "d", "e"):
         for number in range(10):

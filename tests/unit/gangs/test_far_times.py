@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from fluence_extender.gangs.queue.ends import LATEST
+from fluence_extender.gangs.queue.submissions import LATEST
 from fluence_extender.http.state.listings import Listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
 from fluence_extender.model.access import EVERYTHING

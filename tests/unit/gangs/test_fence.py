@@ -10,7 +10,7 @@ import pytest
 
 from fluence_extender.cluster.errors import NotLeading
 from fluence_extender.cluster.port import Cluster, Regarding
-from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.execution.writes import Fence
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Kind
 from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Member
-from fluence_extender.gangs.reporting.group_status import member_status
+from fluence_extender.gangs.reporting import status
+from fluence_extender.gangs.reporting.status import member_status
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import CoschedulingGroup, JobSet, MemberStatus, ReplicatedJob
@@ -45,11 +47,11 @@ def member(name: str, phase: str = "Pending") -> Member:
 )
 def test_phase_follows_from_those_of_the_pods(phases: list[str], expected: str) -> None:
     members = [member(f"p{number}", phase) for number, phase in enumerate(phases)]
-    status = member_status(GROUP, members, NOW)
-    assert status.phase == expected
-    assert (status.running, status.failed) == (phases.count("Running"), phases.count("Failed"))
-    assert status.occupied_by == ("" if expected == "Pending" else "default/pi")
-    assert status.schedule_start == ("" if expected == "Pending" else "2027-01-15T08:00:00Z")
+    written = member_status(GROUP, members, NOW)
+    assert written.phase == expected
+    assert (written.running, written.failed) == (phases.count("Running"), phases.count("Failed"))
+    assert written.occupied_by == ("" if expected == "Pending" else "default/pi")
+    assert written.schedule_start == ("" if expected == "Pending" else "2027-01-15T08:00:00Z")
 
 
 @pytest.mark.parametrize("phase", ["Finished", "Failed"])
@@ -60,8 +62,8 @@ def test_final_phase_stays(phase: str) -> None:
 
 def test_times_and_owners_once_written_stay() -> None:
     group = replace(GROUP, status=MemberStatus("Running", "default/a", 2, 0, 0, "2026-01-01T00:00:00Z"))
-    status = member_status(group, [member("p0", "Running"), member("p1", "Running")], NOW)
-    assert (status.occupied_by, status.schedule_start) == ("default/a", "2026-01-01T00:00:00Z")
+    written = member_status(group, [member("p0", "Running"), member("p1", "Running")], NOW)
+    assert (written.occupied_by, written.schedule_start) == ("default/a", "2026-01-01T00:00:00Z")
 
 
 def shown(w: World) -> MemberStatus:
@@ -72,6 +74,26 @@ def shown(w: World) -> MemberStatus:
 
 def create(w: World, number: int) -> Pod:
     return w.pod(f"g-{number}", labels=LABEL, gates=(GATE,), requests=asks(1000, 1))
+
+
+def test_group_that_changes_many_times_a_second_is_looked_at_once_a_second(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[int]()
+
+    def counted(group: CoschedulingGroup, members: Sequence[Member], now: float) -> MemberStatus:
+        looks.append(len(members))
+        return member_status(group, members, now)
+
+    monkeypatch.setattr(status, "member_status", counted)
+    w = world(node("n0"), GROUP)
+    first = create(w, 0)
+    w.advance(3)
+    looks.clear()
+    for number in range(40):
+        w.change(first, annotations={"edit": str(number)})
+        w.advance(0.1)
+    assert 3 <= len(looks) <= 5
 
 
 def test_group_is_followed_from_pending_to_finished(world: MakeWorld) -> None:

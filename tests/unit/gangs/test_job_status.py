@@ -9,7 +9,8 @@ import pytest
 
 from fluence_extender.cluster.bodies import job_condition
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.reporting.job_status import JobReports
+from fluence_extender.gangs.reporting import status
+from fluence_extender.gangs.reporting.status import JobReports
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL
 from fluence_extender.model.pod import Owner, Pod
@@ -100,6 +101,23 @@ def test_job_stays_unsatisfiable_while_one_of_its_gangs_is(world: MakeWorld) -> 
     w.change(first, ready=True)
     w.advance(5)
     assert said(w, "pair") == TOO_LARGE
+
+
+def test_each_unsatisfiable_gang_of_a_job_costs_no_look_at_the_others(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[str]()
+    problem_of = status._Unsatisfiable._problem_of
+
+    def counted(self: status._Unsatisfiable, key: GangKey) -> str:
+        looks.append(key.name)
+        return problem_of(self, key)
+
+    monkeypatch.setattr(status._Unsatisfiable, "_problem_of", counted)
+    w = world(node("n0"), scheduling=False)
+    job(w, "large", 50, 8000)
+    w.advance(5)
+    assert 50 <= len(looks) <= 100
 
 
 def test_pod_that_gets_its_place_does_not_cost_a_look_at_all_gangs(

@@ -13,11 +13,11 @@ import pytest
 from fluence_extender.cluster.port import Changed, Deleted, Kind
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
-from fluence_extender.gangs.lifecycle import evaluation
-from fluence_extender.gangs.membership import assembly
+from fluence_extender.gangs.lifecycle import lifecycle
+from fluence_extender.gangs.membership import gang as gang_module
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.planning.one_pass import Pass
-from fluence_extender.gangs.queue import ends
+from fluence_extender.gangs.queue import submissions
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
@@ -44,17 +44,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(module, name, counting)
 
-    count(ends, "parents_of")
+    count(submissions, "parents_of")
     count(Pass, "_try")
-    count(evaluation, "update_state")
-    stated = assembly.agreed_size
+    count(lifecycle, "update_state")
+    stated = gang_module.agreed_size
 
     def agreed_size(key: Any, memberships: Any) -> Any:
         compared = list(memberships)
         made["sizes"] += len(compared)
         return stated(key, compared)
 
-    monkeypatch.setattr(assembly, "agreed_size", agreed_size)
+    monkeypatch.setattr(gang_module, "agreed_size", agreed_size)
     return made
 
 
@@ -162,7 +162,7 @@ def test_member_deleted_during_a_pass_keeps_the_gang_from_being_placed() -> None
     assert placed + settle(controller) == []
     gang = the_gang(controller)
     assert gang.reason is not None
-    assert gang.reason.incomplete
+    assert gang.reason.lacks_members
 
 
 def test_gang_that_is_deleted_during_a_pass_is_forgotten() -> None:

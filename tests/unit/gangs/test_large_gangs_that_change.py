@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.lifecycle import large_gangs
-from fluence_extender.gangs.lifecycle.evaluation import Evaluation
+from fluence_extender.gangs.lifecycle import deadlines
+from fluence_extender.gangs.lifecycle.lifecycle import Evaluation
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.planning.decisions import Decided
 from fluence_extender.gangs.planning.one_pass import Pass
-from fluence_extender.gangs.planning.view import View, Views
+from fluence_extender.gangs.planning.view import Decided, View, Views
 from fluence_extender.model.gang import GangState
-from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.entry import Rank
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -25,8 +24,8 @@ CHANGES_A_SECOND = 20
 
 @pytest.fixture(autouse=True)
 def slow_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_gangs, "LOOKED_AT_FIRST", 3000)
-    monkeypatch.setattr(large_gangs, "LOOKED_AT_A_SECOND", 1000)
+    monkeypatch.setattr(deadlines, "LOOKED_AT_FIRST", 3000)
+    monkeypatch.setattr(deadlines, "LOOKED_AT_A_SECOND", 1000)
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     evaluate = Evaluation._evaluate
 
     def counted(self: Evaluation, gang: Gang, now: float) -> None:
-        if len(gang.members) >= large_gangs.LARGE:
+        if len(gang.members) >= deadlines.LARGE:
             looks.append(len(gang.members))
         evaluate(self, gang, now)
 
@@ -56,7 +55,7 @@ def test_members_that_change_are_looked_at_at_a_pace(world: MakeWorld, looked_at
             gang(w, f"other{step}", 100, 100)
             w.advance(0.1)
             assert w.gang(f"other{step}").state is not GangState.WAITING
-    most = large_gangs.LOOKED_AT_FIRST + MEMBERS + large_gangs.LOOKED_AT_A_SECOND * 12
+    most = deadlines.LOOKED_AT_FIRST + MEMBERS + deadlines.LOOKED_AT_A_SECOND * 12
     assert MEMBERS <= sum(looked_at) <= most
 
 
@@ -115,7 +114,7 @@ def test_workload_with_many_pods_that_changes_is_taken_in_at_a_pace(
     for step in range(10 * CHANGES_A_SECOND):
         w.change_job(job, duration=100.0 + step)
         w.advance(1 / CHANGES_A_SECOND)
-    most = large_gangs.LOOKED_AT_FIRST + MEMBERS + large_gangs.LOOKED_AT_A_SECOND * 11
+    most = deadlines.LOOKED_AT_FIRST + MEMBERS + deadlines.LOOKED_AT_A_SECOND * 11
     assert MEMBERS <= sum(taken_in) <= most
 
 
@@ -126,7 +125,7 @@ def test_large_gang_is_tried_at_a_pace_while_room_comes_and_goes(
     attempt = Pass._try
 
     def counted(self: Pass, decided: Decided, rank: Rank) -> None:
-        if len(decided.after.members) >= large_gangs.LARGE:
+        if len(decided.after.members) >= deadlines.LARGE:
             tried.append(len(decided.after.members))
         attempt(self, decided, rank)
 
@@ -141,5 +140,5 @@ def test_large_gang_is_tried_at_a_pace_while_room_comes_and_goes(
         assert w.nodes_of(other) != [""]
         w.cluster.remove(other)
         w.advance(0.05)
-    most = large_gangs.LOOKED_AT_FIRST + MEMBERS + large_gangs.LOOKED_AT_A_SECOND * 11
+    most = deadlines.LOOKED_AT_FIRST + MEMBERS + deadlines.LOOKED_AT_A_SECOND * 11
     assert sum(tried) <= most

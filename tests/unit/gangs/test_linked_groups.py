@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.membership.gang import agreed_size
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason

@@ -11,9 +11,9 @@ from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.planning.decisions import Decided
 from fluence_extender.gangs.planning.one_pass import Pass
 from fluence_extender.gangs.planning.reservations import MOST_IMPOSSIBLE
+from fluence_extender.gangs.planning.view import Decided
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
     GATE,
@@ -25,7 +25,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
-from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.entry import Rank
 from fluence_extender.room.ledger import Ledger
 from tests.core.values import node
 

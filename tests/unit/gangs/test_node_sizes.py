@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.lifecycle.growth import may_come
+from fluence_extender.gangs.lifecycle.growth import fit_known_nodes
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.room.capacity import CapacityTable, NodeCapacity
 
@@ -37,16 +37,16 @@ CPU, GPU = Resources({"cpu": 64, "pods": 100}), Resources({"cpu": 8, "gpu": 4, "
 def test_pod_has_to_fit_on_one_node_but_for_resources_that_no_node_has(
     asked: dict[str, int], possible: bool
 ) -> None:
-    assert may_come([Resources(asked)], NOTHING, table(CPU, GPU)) is possible
-    assert may_come([Resources(asked)], NOTHING, table())
+    assert fit_known_nodes([Resources(asked)], NOTHING, table(CPU, GPU)) is possible
+    assert fit_known_nodes([Resources(asked)], NOTHING, table())
 
 
 def test_stated_node_has_as_much_as_any_other_of_what_it_does_not_name() -> None:
     stated = Resources({"cpu": 96})
-    assert may_come([Resources({"cpu": 96, "pods": 1, "gpu": 4})], stated, table(CPU, GPU))
-    assert not may_come([Resources({"cpu": 96, "gpu": 5})], stated, table(CPU, GPU))
-    assert not may_come([Resources({"cpu": 97})], stated, table(CPU, GPU))
-    assert not may_come([Resources({"cpu": 97})], stated, table())
+    assert fit_known_nodes([Resources({"cpu": 96, "pods": 1, "gpu": 4})], stated, table(CPU, GPU))
+    assert not fit_known_nodes([Resources({"cpu": 96, "gpu": 5})], stated, table(CPU, GPU))
+    assert not fit_known_nodes([Resources({"cpu": 97})], stated, table(CPU, GPU))
+    assert not fit_known_nodes([Resources({"cpu": 97})], stated, table())
 
 
 @given(SIZES)
@@ -58,4 +58,4 @@ def test_what_fits_on_a_node_that_is_there_may_come_again(there: list[tuple[int,
         fits = not any(counted) or any(
             all(a <= b for a, b in zip(counted, one, strict=True)) for one in there
         )
-        assert may_come([Resources({"cpu": asked[0], "gpu": asked[1]})], NOTHING, now) is fits
+        assert fit_known_nodes([Resources({"cpu": asked[0], "gpu": asked[1]})], NOTHING, now) is fits

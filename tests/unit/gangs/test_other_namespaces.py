@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.cluster.errors import Disrupted
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, devices_held_for
-from fluence_extender.gangs.queue.turns import newcomer
+from fluence_extender.gangs.queue.submissions import newcomer
 from fluence_extender.http.scheduler.port import Nowhere
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import Convention, GangKey

@@ -11,8 +11,7 @@ from typing import Any
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.planning.decisions import Plan
-from fluence_extender.gangs.planning.view import View
+from fluence_extender.gangs.planning.view import Plan, View
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.queue.dependencies import Dependee, circle, unmet
-from fluence_extender.gangs.queue.obstacles import limit_obstacle, stop_obstacle
-from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.gangs.queue.obstacles import Dependee, circle, limit_obstacle, stop_obstacle, unmet
+from fluence_extender.gangs.queue.quotas import Place, Usage
 from fluence_extender.model.dependency import (
     MOST_DEPENDENCIES,
     Dependency,

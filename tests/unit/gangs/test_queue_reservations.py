@@ -12,7 +12,7 @@ from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, SchedulingOptions
 from fluence_extender.model.reason import ReasonCode, behind_reservation
-from fluence_extender.queueing.policy import PolicyName
+from fluence_extender.queueing.entry import PolicyName
 from fluence_extender.whatif.estimates import Estimates
 from tests.core.planning import planner_for
 from tests.core.values import node

@@ -27,7 +27,7 @@ from fluence_extender.model.queue import (
     SchedulingOptions,
     Stop,
 )
-from fluence_extender.queueing.policy import PolicyName
+from fluence_extender.queueing.entry import PolicyName
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

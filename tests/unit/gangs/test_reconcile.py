@@ -187,8 +187,8 @@ def test_taking_a_place_back_forgets_what_was_written_for_it() -> None:
     gang, uid = lone_gang(filtered())
     gang.place(uid, Assignment(uid, "n0"))
     gang.change(uid, written=Written("n0", revision=12, at=3.0, failure="quota", ours=True, cleared=9))
-    member = gang.take_back(uid)
-    assert (member.assignment, member.record, member.unbound) == (None, None, "")
+    member = gang.unplace(uid)
+    assert (member.assignment, member.record, member.binding_failure) == (None, None, "")
     assert member.written == Written(ours=True, cleared=9)
 
 
@@ -204,7 +204,7 @@ def test_failed_binding_of_a_direct_pod_is_repeated_where_it_is_made() -> None:
 def test_resumed_place_counts_as_written() -> None:
     one = replace(filtered(nominated="n0"), gates=())
     gang, uid = lone_gang(one)
-    member = gang.resume(uid, Assignment(uid, "n0"))
+    member = gang.restore(uid, Assignment(uid, "n0"))
     assert member.steered
     assert member.record == PlaceRecord(gang.key, gang.size, gang.queue)
     assert is_cleared(replace(one, nominated="", resource_version="11"), "n0", member.written)

@@ -63,7 +63,7 @@ def evicted(w: World) -> set[str]:
 def test_gang_of_which_one_is_rejected_at_once_runs_on(world: MakeWorld) -> None:
     w = world(node("n0"))
     pods = running(w)
-    assert w.gang("g").whole
+    assert w.gang("g").was_complete
     reject(w, pods[-1])
     w.advance(1)
     assert w.gang("g").state is GangState.COMMITTED
@@ -83,7 +83,7 @@ def test_gang_is_whole_once_the_rejected_member_is_replaced(world: MakeWorld) ->
     assert w.gang("g").state is GangState.BOUND
     w.cluster.remove(w.now(pods[0]))
     give_up(w)
-    assert w.gang("g").whole
+    assert w.gang("g").was_complete
     assert not evicted(w)
 
 

@@ -428,4 +428,4 @@ def test_standby_keeps_nothing_of_gangs_that_have_gone() -> None:
         controller.observe(Deleted(Kind.POD, one))
         controller.step()
     assert not controller.registry.gangs
-    assert not controller.registry.changed
+    assert not controller.registry.uncopied

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.reporting import accounts
+from fluence_extender.gangs.reporting.accounts import run_key
 from fluence_extender.model.accounting import HeldAmount, PodAccount, WorkOutcome
 from fluence_extender.model.names import (
     ACCOUNT_LABEL,
@@ -134,6 +139,24 @@ def test_pods_of_one_owner_are_one_run(world: MakeWorld) -> None:
     assert {one.pod for one in sink.all} == set("abcd")
     assert {one.run for one in sink.all} == {sink.all[0].run}
     assert {one.workload for one in sink.all} == {"job/train"}
+
+
+def test_members_of_a_large_gang_that_start_together_cost_one_look_at_it(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[Gang] = []
+
+    def key_of(of: Gang) -> str:
+        looked_at.append(of)
+        return run_key(of)
+
+    monkeypatch.setattr(accounts, "run_key", key_of)
+    sink = Statements()
+    w = world(node("n0"), sink=sink)
+    pods = gang(w, "large", *[100] * 4)
+    w.advance(3)
+    assert len({account.pod for account in sink.all}) == len(pods)
+    assert len(looked_at) == 1
 
 
 def test_labels_that_change_later_move_no_use(world: MakeWorld) -> None:

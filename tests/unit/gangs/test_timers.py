@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluence_extender.gangs.lifecycle.gang_index import GangIndex
+from fluence_extender.gangs.lifecycle.deadlines import GangIndex
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import Convention, GangKey

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import Kind
-from fluence_extender.gangs.lifecycle.expected_allowance import FIRST_PAUSE
+from fluence_extender.gangs.lifecycle.namespace_quotas import FIRST_PAUSE
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, SchedulingOptions

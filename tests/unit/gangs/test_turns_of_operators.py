@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.expected_allowance import FIRST_PAUSE
+from fluence_extender.gangs.lifecycle.namespace_quotas import FIRST_PAUSE
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.execution.slots import BYTES_A_SECOND, BYTES_AT_ONCE, USUAL_BYTES
+from fluence_extender.gangs.execution.writes import BYTES_A_SECOND, BYTES_AT_ONCE, USUAL_BYTES
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.core.values import asks, node

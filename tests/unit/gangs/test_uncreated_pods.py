@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.expected_allowance import (
+from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.namespace_quotas import (
     FIRST_PAUSE,
     FORGIVEN_AFTER,
     LEAST_PATIENCE,
     LONGEST_PAUSE,
     UncreatedPods,
 )
-from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.model.names import GATE, QUEUE_LABEL
 from fluence_extender.model.queue import Queue
 from tests.core.values import asks, node

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.preemption.victims import Fits, Victim, choose, cost
+from fluence_extender.gangs.preemption.search import Fits, Victim, choose, cost
 from fluence_extender.model.gang import Convention, GangKey
 
 PLENTY = 10_000

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.execution.slots import (
+from fluence_extender.gangs.execution.writes import (
     BYTES_A_SECOND,
     BYTES_AT_ONCE,
     BYTES_UNDER_WAY,

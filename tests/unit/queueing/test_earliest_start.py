@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.queueing.earliest import earliest, still_free
-from fluence_extender.queueing.entry import NEVER, Entry, Footprint
-from fluence_extender.queueing.reservation import OperatorReservation, Reservation
+from fluence_extender.queueing.entry import NEVER, Entry, Footprint, OperatorReservation, Reservation
 from fluence_extender.queueing.timeline import Timeline
 from tests.queueing.planner import FirstFit
 from tests.queueing.values import Running, entry, places, room, timeline_of

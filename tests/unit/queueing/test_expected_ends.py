@@ -7,8 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.queueing.ends import FIRST_STEP, expected_end
-from fluence_extender.queueing.entry import NEVER
+from fluence_extender.queueing.entry import FIRST_STEP, NEVER, expected_end
 
 moments = st.floats(0, 1e10)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fluence_extender.queueing.entry import EQUAL, Age
-from fluence_extender.queueing.order import Rank, rank
+from fluence_extender.queueing.entry import EQUAL, Age, Rank, rank
 
 
 def ranked(key: str, priority: int = 0, created: Age = (0.0, 0), begun: bool = False) -> Rank:

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.queueing.entry import NEVER, Amounts, Footprint
-from fluence_extender.queueing.reservation import Reservation
+from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Reservation
 from fluence_extender.queueing.timeline import Timeline
 from tests.queueing.values import Running, free_at, left_at, places, room, timeline_of
 
@@ -63,7 +62,7 @@ class Told:
 
 def left(timeline: Timeline, span: float) -> Amounts:
     """Return what an entry that starts now and runs for so long may take beside all reservations."""
-    kept = timeline.kept(timeline.levels_within(span))
+    kept = timeline.kept(timeline.starts_within(span))
     found = timeline.unreserved(timeline.now)
     found[kept.rows] -= kept.amounts
     return found

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.queueing.freed_slots import slots_by_row
+from fluence_extender.queueing.timeline import slots_by_row
 from fluence_extender.room.capacity import CapacityTable, LiveCapacity, NodeCapacity, Use
 from fluence_extender.room.holdings import Journal, NodeAccount
 from tests.core.values import asks

@@ -196,7 +196,7 @@ def test_pod_bound_to_an_unknown_node_is_counted_when_the_node_joins(make: MakeL
 def test_steered_pod_gets_its_nominated_node_again(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     steered = pod(cpu=3000, nominated="n1")
-    assert ledger.resume(steered, "g") == Assignment(steered.uid, "n1")
+    assert ledger.restore(steered, "g") == Assignment(steered.uid, "n1")
     assert ledger.holdings[steered.uid].firmness is Firmness.COMMITTED
     assert not accepts(ledger, asks(2000), "n1")
 
@@ -213,7 +213,7 @@ def test_steered_pod_gets_its_nominated_node_again(make: MakeLedger) -> None:
 def test_steered_pod_that_does_not_fit_any_more_is_not_resumed(make: MakeLedger, steered: Pod) -> None:
     ledger = make(node("n0"))
     ledger.put_foreign(other(100, host_ports=(HostPort(80),)))
-    assert ledger.resume(steered, "g") is None
+    assert ledger.restore(steered, "g") is None
     assert not ledger.holdings
 
 

@@ -124,7 +124,7 @@ resources:
   - {type: simulator, name: s1, parent: n1, count: 1}
 """
     ledger = make(node("n0"), node("n1"), resources=local)
-    resumed = ledger.resume(pod(devices={"simulator": 1}, nominated="n1"), "g")
+    resumed = ledger.restore(pod(devices={"simulator": 1}, nominated="n1"), "g")
     assert resumed is not None
     assert resumed.backend == "s1"
 

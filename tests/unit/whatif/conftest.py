@@ -108,7 +108,7 @@ class Cluster:
         before = self.state()
         self.request = request_of(manifests, there=classes)
         controller = self.world.controller
-        view = replace(controller.view_aside(), calendar=NOW)
+        view = replace(controller.simulation_view(), calendar=NOW)
         for key, (preemption, nodes) in self.preemptors.items():
             view.preemption.preemptions[key] = preemption
             view.room.held_nodes.hold(HoldKind.PREEMPTION, key, nodes)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.queue.turns import ToTry
+from fluence_extender.gangs.queue.submissions import ToTry
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import SchedulingOptions
-from fluence_extender.queueing.policy import PolicyName
+from fluence_extender.queueing.entry import PolicyName
 from fluence_extender.whatif import estimates
 from fluence_extender.whatif.estimates import Estimates, estimate
 from tests.core.values import PodFields, asks, node
@@ -22,7 +22,7 @@ from tests.unit.gangs.test_queue_reservations import running, use
 def starts(w: World) -> dict[str, float]:
     """Return the estimates of all waiting gangs in seconds from the start of the first pod, by gang."""
     before = dict(w.ledger.holdings), w.ledger.version, w.controller.queue.reservations()
-    view = w.controller.view_aside()
+    view = w.controller.simulation_view()
     line = [ToTry(place.rank, place.gang.key) for place in w.controller.queue.turns.line]
     found = estimate(replace(view, line=line), w.controller.new_memory())
     assert before == (dict(w.ledger.holdings), w.ledger.version, w.controller.queue.reservations())

@@ -12,7 +12,7 @@ from fluence_extender.cluster.budgets import Budget, BudgetSpec, BudgetStatus
 from fluence_extender.cluster.decode.objects import Metadata
 from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.gangs.preemption.preemptions import Preemption
-from fluence_extender.gangs.queue.turns import newcomer
+from fluence_extender.gangs.queue.submissions import newcomer
 from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod

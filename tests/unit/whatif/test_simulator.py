@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fluence_extender.embeddedcluster.session import EmbeddedSession
-from fluence_extender.gangs.execution.threads import SWITCH_INTERVAL, short_switch_interval
-from fluence_extender.gangs.preemption.evictions import Departures
+from fluence_extender.gangs.execution.driver import SWITCH_INTERVAL, short_switch_interval
+from fluence_extender.gangs.preemption.preemptions import Departures
 from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, Quota

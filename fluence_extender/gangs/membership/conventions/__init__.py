@@ -52,8 +52,8 @@ def recognize(pod: Pod, workloads: Workloads) -> Membership:
     """Return the pod's membership by the first convention that it follows; without any, the pod is a gang by itself."""
     if operators.cleans_up(pod):
         return alone(pod)
-    found = (one for follows in CONVENTIONS.values() if (one := follows(pod, workloads)) is not None)
-    membership = next(found, None) or alone(pod)
+    recognized = (convention(pod, workloads) for convention in CONVENTIONS.values())
+    membership = next(filter(None, recognized), None) or alone(pod)
     seconds = patience(pod)
     if isinstance(seconds, Reason):
         return replace(membership, size=seconds)
@@ -67,7 +67,7 @@ BY_OPERATOR = (Convention.LEADER_WORKER_SET, Convention.RAY_CLUSTER, Convention.
 
 
 class _NoWorkloads:
-    """No workload is known: neither a name on a pod nor the label of a JobSet's stage depends on one."""
+    """Knows no workload: neither a name on a pod nor the label of a JobSet's stage depends on one."""
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         return None

@@ -3,7 +3,7 @@
 A JobSet may create some of its Jobs only when others are ready or have ended (``dependsOn``, or ``startupPolicy``
 InOrder). With exclusive placement the other pods of a Job are created once its first pod has a node. A gang of all pods
 would wait forever, so the pods that can exist at the same time form a gang of their own, called a stage. Only the
-JobSet object states the order, so its pods wait until it is known. In a cluster that no longer serves JobSets, only the
+JobSet object states the order, so its pods wait until it is known. In a cluster that doesn't serve JobSets, only the
 pods' own labels count.
 """
 
@@ -68,13 +68,13 @@ def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
 def _stage(job_set: JobSet, pod: Pod) -> Stage:
     source = f"JobSet {job_set.name}"
     replicated = pod.labels.get(REPLICATED_JOB, "")
-    found = job_set.stages.get(replicated, JobSetStage(replicated, 0, 0, frozenset()))
-    name = found.name if job_set.ordered else ""
-    if not found.later:
-        return Stage(name, (max(found.first, 1), source))
-    follows = replicated in found.leads and pod.annotations.get(COMPLETION_INDEX) != "0"
+    stage = job_set.stages.get(replicated, JobSetStage(replicated, 0, 0, frozenset()))
+    name = stage.name if job_set.ordered else ""
+    if not stage.later:
+        return Stage(name, (max(stage.first, 1), source))
+    follows = replicated in stage.leads and pod.annotations.get(COMPLETION_INDEX) != "0"
     part = "-".join(filter(None, (name, FOLLOWERS if follows else LEADERS)))
-    return Stage(part, (found.later if follows else found.first, source))
+    return Stage(part, (stage.later if follows else stage.first, source))
 
 
 def _of_replicated_job(pod: Pod, workloads: Workloads) -> StatedSize:

@@ -4,7 +4,7 @@ Without the annotation the pod's owner states the size: a JobSet, a LeaderWorker
 label of that name, else its parallelism, but no more than its completions), a Deployment by its ReplicaSets, a
 ReplicaSet or a StatefulSet. Otherwise the size is 1.
 
-The producer of a shared quantum job is a gang by itself, and the consumers are the rest of the group.
+The producer of a shared quantum job is a gang by itself, and its consumers are another gang.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def _by_owner(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
     stage = jobset.stage_of(pod, workloads)
     if stage is not None:
         return Membership(key._replace(part=stage.name), *stage.stated)
-    led = operators.leader_worker_set(pod, workloads)
-    if led is not None:
-        return replace(led, key=key._replace(part=led.key.part))
+    of_set = operators.leader_worker_set(pod, workloads)
+    if of_set is not None:
+        return replace(of_set, key=key._replace(part=of_set.key.part))
     stated = _size_of_owner(pod, workloads) or (1, f"{THE_POD}, which says nothing,")
     return Membership(key, *stated)
 
@@ -84,9 +84,9 @@ def _size_of_owner(pod: Pod, workloads: Workloads) -> StatedSize | None:
     group, kind = OWNERS[owner.kind]
     if not owner.is_a(owner.kind, group):
         return None
-    found = workloads.find(kind, pod.namespace, owner.name)
-    if found is None:
+    workload = workloads.find(kind, pod.namespace, owner.name)
+    if workload is None:
         return awaited(owner.kind, pod.namespace, owner.name)
-    if isinstance(found, Job) and found.stated_size:
-        return read(f"Job {owner.name}", "annotation", GROUP_SIZE_ANNOTATION, found.stated_size)
-    return found.pods, f"{owner.kind} {owner.name}"
+    if isinstance(workload, Job) and workload.stated_size:
+        return read(f"Job {owner.name}", "annotation", GROUP_SIZE_ANNOTATION, workload.stated_size)
+    return workload.pods, f"{owner.kind} {owner.name}"

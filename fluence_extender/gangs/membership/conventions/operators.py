@@ -9,9 +9,10 @@ MPIJob: the gang is the workers and the launcher. With ``launcherCreationPolicy:
 make it whole, and the launcher joins them later.
 
 RayCluster: the cluster is a gang if it has the label ``ray.io/gang-scheduling-enabled``. Others start node by node,
-which is Ray's default. The size is the head and the requested workers; workers that an autoscaler adds later join them.
-When a cluster with fault tolerance is deleted and its nodes are gone, KubeRay creates one more pod from the head's
-template, which cleans up.
+which is Ray's default. The size is Ray's head node and the requested workers. Workers that an autoscaler adds later
+join them.
+When a cluster with fault tolerance is deleted and its nodes are gone, KubeRay creates one more pod from the template of
+Ray's head node. That pod cleans up.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def leader_worker_set(pod: Pod, workloads: Workloads) -> Membership | None:
 def _leader_first(pod: Pod, workloads: Workloads, name: str) -> bool:
     if LWS_EXCLUSIVE in pod.annotations:
         return True
-    found = workloads.find(LeaderWorkerSet, pod.namespace, name)
-    return found is not None and found.leader_first
+    leader_worker_set = workloads.find(LeaderWorkerSet, pod.namespace, name)
+    return leader_worker_set is not None and leader_worker_set.leader_first
 
 
 def mpi_job(pod: Pod, workloads: Workloads) -> Membership | None:
@@ -98,9 +99,8 @@ def mpi_job_name(pod: Pod) -> str:
 
 
 def _mpi_size(job: MpiJob) -> int:
-    together = job.workers if job.launcher_last else job.workers + 1
-    wanted = together if job.min_available is None else min(job.min_available, together)
-    return max(wanted, 1)
+    at_once = job.workers if job.launcher_last else job.workers + 1
+    return max(at_once if job.min_available is None else min(job.min_available, at_once), 1)
 
 
 def ray_cluster(pod: Pod, workloads: Workloads) -> Membership | None:
@@ -118,5 +118,5 @@ def ray_cluster(pod: Pod, workloads: Workloads) -> Membership | None:
 
 
 def cleans_up(pod: Pod) -> bool:
-    """Return whether the pod is KubeRay's cleanup pod, which carries all labels of the head's template."""
+    """Return whether the pod is KubeRay's cleanup pod, which carries all labels of the template of Ray's head node."""
     return pod.labels.get(RAY_NODE_TYPE) == RAY_CLEANUP

@@ -31,7 +31,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import Job, StatefulSet
 
 TEMPLATE_HASHES = ("pod-template-hash", "rollouts-pod-template-hash")
-"""The labels of pods with the version that ends the name of their ReplicaSet: of a Deployment, and of Argo Rollouts."""
+"""The labels of pods with the version that their ReplicaSet's name ends with: by Deployments, and by Argo Rollouts."""
 
 
 def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
@@ -51,7 +51,7 @@ def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
 
 
 def never_together(pod: Pod, membership: Membership, workloads: Workloads) -> Reason | None:
-    """Return why a gang never assembles whose pods a StatefulSet creates one by one, None for any other gang.
+    """Return why a gang never assembles if a StatefulSet creates its pods one by one, None for any other gang.
 
     A gang that is named on the pods and larger than the StatefulSet may have members elsewhere. The policy
     ``fluence-stateful-gangs`` (``deploy/base/groups.yaml``) warns of the same at admission.
@@ -62,10 +62,10 @@ def never_together(pod: Pod, membership: Membership, workloads: Workloads) -> Re
     if membership.key.part:
         # Each group of a LeaderWorkerSet has pods of two StatefulSets.
         return None
-    found = workloads.find(StatefulSet, pod.namespace, owner.name)
-    if found is None or found.pods == found.replicas:
+    stateful_set = workloads.find(StatefulSet, pod.namespace, owner.name)
+    if stateful_set is None or stateful_set.pods == stateful_set.replicas:
         return None
-    if membership.key.convention is not Convention.OWNER and size > found.replicas:
+    if membership.key.convention is not Convention.OWNER and size > stateful_set.replicas:
         return None
     return Reason(
         ReasonCode.INVALID_REQUEST,
@@ -80,7 +80,9 @@ def deployment_of(pod: Pod) -> str:
     if owner is None or not owner.is_a("ReplicaSet", "apps"):
         return ""
     versions = (f"-{pod.labels[key]}" for key in TEMPLATE_HASHES if pod.labels.get(key))
-    return next((owner.name.removesuffix(one) for one in versions if owner.name.endswith(one)), "")
+    return next(
+        (owner.name.removesuffix(version) for version in versions if owner.name.endswith(version)), ""
+    )
 
 
 def indexed_job(pod: Pod, workloads: Workloads) -> Membership | None:

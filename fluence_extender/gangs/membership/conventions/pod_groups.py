@@ -41,7 +41,7 @@ from fluence_extender.model.workload import CoschedulingGroup, PodGroup
 
 def native(pod: Pod, workloads: Workloads) -> Membership | None:
     """Return the membership of a pod that names a native PodGroup."""
-    name = pod.group or _existing(PodGroup, pod, workloads)
+    name = pod.group or _group_by_our_label(PodGroup, pod, workloads)
     if not name:
         return None
     key = GangKey(pod.namespace, name, Convention.POD_GROUP)
@@ -58,7 +58,7 @@ def native(pod: Pod, workloads: Workloads) -> Membership | None:
 def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
     """Return the membership of a pod with the label of the coscheduling plugin."""
     labels = labels_of(pod, workloads)
-    name = _named(labels) or _existing(CoschedulingGroup, pod, workloads)
+    name = _group_in(labels) or _group_by_our_label(CoschedulingGroup, pod, workloads)
     if not name:
         return None
     group = workloads.find(CoschedulingGroup, pod.namespace, name)
@@ -68,7 +68,7 @@ def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
     linked = labelled.linked(pod, workloads, GangKey(pod.namespace, name, Convention.COSCHEDULING))
     if linked is not None and (group is None or _made_by_us(group)):
         return linked
-    stated = (group.min_member, f"PodGroup {name}") if group is not None else _carried(pod, labels)
+    stated = (group.min_member, f"PodGroup {name}") if group is not None else _size_on_pod(pod, labels)
     if stated is None and labels is not pod.labels:
         stated = _size_of_job(pod, workloads)
     if stated is None:
@@ -85,22 +85,22 @@ def _made_by_us(group: PodGroup | CoschedulingGroup) -> bool:
     return group.provenance.by == WEBHOOK_NAME
 
 
-def _named(labels: Mapping[str, str]) -> str:
+def _group_in(labels: Mapping[str, str]) -> str:
     return next((labels[label] for label in COSCHEDULING_NAMES if labels.get(label)), "")
 
 
-def _existing(kind: type[PodGroup | CoschedulingGroup], pod: Pod, workloads: Workloads) -> str:
-    """Return the group that only our own label names, if there is a PodGroup of that kind and name, "" otherwise."""
+def _group_by_our_label(kind: type[PodGroup | CoschedulingGroup], pod: Pod, workloads: Workloads) -> str:
+    """Return the group that only our own label names if there is a PodGroup of that kind and name, "" otherwise."""
     group = pod.labels.get(GROUP_LABEL, "")
-    if not group or pod.group or _named(pod.labels):
+    if not group or pod.group or _group_in(pod.labels):
         return ""
     return group if workloads.find(kind, pod.namespace, group) is not None else ""
 
 
 def _size_of_job(pod: Pod, workloads: Workloads) -> StatedSize | None:
-    """Return the size of a Job that has flux-k8s's name label and no size: as many pods as the Job runs at once."""
+    """Return the size of a Job with flux-k8s's label of the name and no size: as many pods as the Job runs at once."""
     job = job_of(pod, workloads)
-    return (job.pods, f"Job {job.name}") if job is not None and not _named(pod.labels) else None
+    return (job.pods, f"Job {job.name}") if job is not None and not _group_in(pod.labels) else None
 
 
 def _submits_ray_job(pod: Pod, workloads: Workloads) -> bool:
@@ -108,11 +108,11 @@ def _submits_ray_job(pod: Pod, workloads: Workloads) -> bool:
     return job is not None and job.submits_ray_job
 
 
-def _carried(pod: Pod, labels: Mapping[str, str]) -> StatedSize | None:
-    found: Iterator[StatedSize] = (
+def _size_on_pod(pod: Pod, labels: Mapping[str, str]) -> StatedSize | None:
+    labelled_sizes: Iterator[StatedSize] = (
         read(THE_POD, "label", label, labels[label]) for label in COSCHEDULING_SIZES if label in labels
     )
-    return next(found, None) or annotated_size(pod)
+    return next(labelled_sizes, None) or annotated_size(pod)
 
 
 def _smallest(size: int | Reason, limits: list[int | Reason | None]) -> int | Reason:

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
-from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.queue.settings import ClosedNodes, Queues
 from fluence_extender.model.pod import Requirement
 from fluence_extender.model.queue import NodeReservation
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.queueing.reservation import OperatorReservation
+from fluence_extender.queueing.entry import OperatorReservation
 from tests.core.values import node
 
 NODES = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.planning.decisions import Decided
 from fluence_extender.gangs.planning.one_pass import Pass
-from fluence_extender.gangs.queue.pool import MOST_TIMES
+from fluence_extender.gangs.planning.view import Decided
+from fluence_extender.gangs.queue.guarantees import MOST_TIMES
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.queue import PolicyName, Queue, Quota

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fluence_extender.cluster.port import Kind
-from fluence_extender.gangs.reporting.queue_status import queue_status, reservation_status
+from fluence_extender.gangs.reporting.status import queue_status, reservation_status
 from fluence_extender.model.names import GATE, QUEUE_LABEL
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
 from tests.core.values import asks, node
