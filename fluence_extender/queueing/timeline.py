@@ -161,7 +161,7 @@ class FreedSlots:
     def __init__(self, free: Amounts, ends: Steps) -> None:
         self._free = free
         self._times = ends.times
-        # The ends in the order of their rows; those of one row are in the order of time.
+        # The ends are sorted by row, and within a row by time.
         self._order = order = np.argsort(ends.rows, kind="stable")
         self._rows = ends.rows[order]
         self._first = np.ones(len(order), dtype=np.bool_)

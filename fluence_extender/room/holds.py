@@ -130,10 +130,6 @@ class GangNodes:
             self._pods[uid] = (node, gang)
             self._gangs_on.setdefault(node, Counter())[gang] += 1
 
-    def gang_of(self, uid: str) -> object | None:
-        """Return the gang of a pod, None if the pod isn't recorded."""
-        return self._pods[uid][1] if uid in self._pods else None
-
     def uses(self) -> Iterator[tuple[str, str, object]]:
         """Yield the uid of each recorded pod, its node and its gang."""
         return ((uid, node, gang) for uid, (node, gang) in self._pods.items())

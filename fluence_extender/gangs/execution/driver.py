@@ -158,7 +158,7 @@ class Driver:
         self.wake()
 
     async def _find_shapes(self) -> None:
-        """Find out the shapes of expected pods, so that the places of those with a plan are held from the start."""
+        """Ask for the shapes of expected pods. With them, the places of planned pods are held from the start."""
         expected_pods = self._controller.lifecycle.expected_pods
 
         async def ask(job: Resumable) -> None:

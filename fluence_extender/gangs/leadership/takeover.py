@@ -19,7 +19,7 @@ from dataclasses import replace
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.reconcile import NOTHING_WRITTEN
 from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
-from fluence_extender.gangs.lifecycle.rules import finish, size_of, update_state
+from fluence_extender.gangs.lifecycle.rules import finish, take_size, update_state
 from fluence_extender.gangs.membership.gang import Gang, Member, foreign_gates
 from fluence_extender.gangs.membership.job_pods import completion_index
 from fluence_extender.gangs.membership.registry import Registry
@@ -92,9 +92,7 @@ class Standby:
         if not alive:
             finish(gang, now)
             return
-        size = size_of(gang)
-        if not isinstance(size, Reason):
-            gang.size = size
+        size = take_size(gang)
         update_state(gang, alive, size, now)
         if gang.state is GangState.WAITING and any(member.steered_to for member in alive):
             gang.state = GangState.COMMITTED

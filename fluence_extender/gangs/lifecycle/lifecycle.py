@@ -36,7 +36,7 @@ from fluence_extender.gangs.lifecycle.rules import (
     explain_begun,
     finish,
     planning_failed,
-    size_of,
+    take_size,
     update_state,
 )
 from fluence_extender.gangs.lifecycle.steering import Steering
@@ -142,9 +142,7 @@ class Evaluation:
         if not alive:
             finish(gang, now)
             return
-        size = size_of(gang)
-        if not isinstance(size, Reason):
-            gang.size = size
+        size = take_size(gang)
         whole = not isinstance(size, Reason) and len(alive) + gang.ended >= size
         note_assembly(gang, alive, whole or gang.begun, now, self._limits)
         if not whole:

@@ -274,6 +274,14 @@ def size_of(gang: Gang) -> int | Reason:
     return required_size(gang.key, gang.alive())
 
 
+def take_size(gang: Gang) -> int | Reason:
+    """Return what `size_of` says, and give the gang the size if it is known."""
+    size = size_of(gang)
+    if not isinstance(size, Reason):
+        gang.size = size
+    return size
+
+
 def need(gang: Gang, size: int) -> tuple[list[Member], int, int]:
     """Return the members that can be placed now, how many have places, and how many of ``size`` lack one."""
     ready = [member for member in gang.placeless() if not foreign_gates(member.pod)]

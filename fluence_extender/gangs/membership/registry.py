@@ -122,7 +122,10 @@ LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
 
 MOST_HEIRS = 64
-"""If a Job has more pods than this, only a pod that comes later takes over the history of one that is gone."""
+"""The most pods of a Job among which a successor is searched for a pod that is gone.
+
+In a larger Job only a pod that is created afterwards takes over the history of the gone one.
+"""
 
 
 class Registry:

@@ -1,7 +1,7 @@
 """The objects that state how large gangs are and where they may be placed, and which pods depend on which of them.
 
 A pod's membership may depend on the objects that the pod names: its owner, its groups, and the objects that operators
-name in labels. When such an object changes, the memberships of these pods are computed again.
+name in labels. When such an object changes, the registry computes the memberships of the pods that name it again.
 
 Invariant: if one of the objects that were looked up for a membership can't be read, the size isn't known.
 """

@@ -99,7 +99,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class LiveParts:
-    """The parts of the service of which views are taken."""
+    """The parts of the service that a view copies."""
 
     registry: Registry
     ledger: Ledger

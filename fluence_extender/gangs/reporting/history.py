@@ -183,7 +183,7 @@ class History(msgspec.Struct, gc=False):
         completes = [
             number for number, entry in enumerate(self.entries) if entry.kind is HistoryKind.COMPLETE
         ]
-        # The last of these entries says that the gang is complete now, so its waits begin after the one before.
+        # The last of these entries is for the present completion. The waits begin after the one before it.
         entries = self.entries if len(completes) < 2 else self.entries[completes[-2] + 1 :]
         end = max((entry.until for entry in entries if entry.kind is HistoryKind.BOUND), default=None)
         if end is None:
