@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.queue import costs, quality, swf
+from benchmarks.queue import beside_passes, costs, quality, swf
 from benchmarks.queue.plot import curves
 from benchmarks.report import Figures, machine
 from tests.queueing.jobs import generated
@@ -36,6 +36,11 @@ def main() -> None:
         "--seeds", type=int, help="compare EASY with first fit on so many generated workloads"
     )
     parser.add_argument("--costs", action="store_true", help="measure what the queue costs instead")
+    parser.add_argument(
+        "--beside-passes",
+        action="store_true",
+        help="measure what the service answers while passes run instead",
+    )
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--waiting", type=int, default=10_000)
     parser.add_argument("--running", type=int, default=2000)
@@ -43,6 +48,11 @@ def main() -> None:
     if asked.costs:
         for policy in (costs.EASY, costs.HYBRID):
             show(costs.HEADINGS, costs.measure(asked.nodes, asked.waiting, asked.running, policy))
+        return
+    if asked.beside_passes:
+        for policy in (costs.EASY, costs.HYBRID):
+            answered = beside_passes.measure(asked.nodes, asked.waiting, asked.running, policy)
+            show(beside_passes.HEADINGS, answered)
         return
     if asked.seeds:
         for one in quality.worth_of_reservations(asked.jobs, asked.machine, asked.load, asked.seeds):

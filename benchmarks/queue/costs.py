@@ -75,9 +75,9 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
     """Return the costs under a policy."""
     found = _memory(policy)
     dice = random.Random(nodes)
-    there = _running(dice, nodes, running)
+    there = running_gangs(dice, nodes, running)
     controller = _full(nodes, there, policy)
-    coming = [_gang(dice, number) for number in range(waiting)]
+    coming = [waiting_gang(dice, number) for number in range(waiting)]
     # As the service does once it has started.
     gc.collect()
     gc.freeze()
@@ -125,7 +125,7 @@ def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[C
         told.append(_announced(controller))
     submitted = []
     for number in range(EVENTS):
-        _see(controller, _gang(random.Random(number), 10**6 + number))
+        _see(controller, waiting_gang(random.Random(number), 10**6 + number))
         submitted.append(_rest(controller))
     return [
         *found,
@@ -186,8 +186,8 @@ def _announced(controller: Controller) -> list[_Step]:
 def _memory(policy: PolicyName) -> list[Cost]:
     """Measure what the controller keeps of a waiting gang besides its pods, on a cluster that is small but full."""
     dice = random.Random(MEASURED)
-    controller = _full(FEW_NODES, _running(dice, FEW_NODES, FEW_NODES // 2), policy)
-    coming = [_gang(dice, number) for number in range(MEASURED)]
+    controller = _full(FEW_NODES, running_gangs(dice, FEW_NODES, FEW_NODES // 2), policy)
+    coming = [waiting_gang(dice, number) for number in range(MEASURED)]
     _rest(controller)
     tracemalloc.start()
     found = []
@@ -227,7 +227,7 @@ def _summary(what: str, times: list[float]) -> Cost:
     return Cost(what, statistics.median(times), max(times))
 
 
-def _running(dice: random.Random, nodes: int, gangs: int) -> list[list[Pod]]:
+def running_gangs(dice: random.Random, nodes: int, gangs: int) -> list[list[Pod]]:
     """Return gangs that together fill all nodes but for a few cores of each."""
     now = time.time()
     left = list(range(nodes))
@@ -247,7 +247,7 @@ def _running(dice: random.Random, nodes: int, gangs: int) -> list[list[Pod]]:
     return [gang for gang in found if gang]
 
 
-def _gang(dice: random.Random, number: int) -> list[Pod]:
+def waiting_gang(dice: random.Random, number: int) -> list[Pod]:
     """Return a gang that waits."""
     cores, gib, gpus = (
         dice.choice((8, 16, 32, 64)),

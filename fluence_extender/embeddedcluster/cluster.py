@@ -111,6 +111,7 @@ class EmbeddedCluster:
 
     def __init__(self, *objects: Watched) -> None:
         self.events: list[RecordedEvent] = []
+        self._event_indexes: dict[RecordedEvent, int] = {}
         self.reports: dict[Key, tuple[bool, str, str]] = {}
         self.waiting: dict[str, str] = {}
         self.protected: set[str] = set()
@@ -378,11 +379,11 @@ class EmbeddedCluster:
         self._record(RecordedEvent(regarding, reason, message, warning))
 
     def _record(self, event: RecordedEvent) -> None:
-        for index, known in enumerate(self.events):
-            if replace(known, count=1) == event:
-                self.events[index] = replace(known, count=known.count + 1)
-                return
-        self.events.append(event)
+        index = self._event_indexes.setdefault(event, len(self.events))
+        if index == len(self.events):
+            self.events.append(event)
+        else:
+            self.events[index] = replace(event, count=self.events[index].count + 1)
 
     def _cluster_wide(self, thing: ClusterWide) -> ClusterWide:
         """Return the current Queue or Reservation. Raise `Gone`."""

@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 # Computations in a thread.
 
-SWITCH_INTERVAL = 0.0005
+SWITCH_INTERVAL = 0.0001
 """Seconds after which a computing thread hands the interpreter over to another thread that waits for it."""
 
 _intervals_before: list[float] = []
