@@ -21,16 +21,15 @@ from itertools import cycle
 
 import uvloop
 
-from benchmarks.queue.costs import NODE, Cost, running_gangs, waiting_gang
+from benchmarks.queue.costs import Cost, default_queue, empty_nodes, running_gangs, waiting_gang
 from fluence_extender.apps.extender.app import serving
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.port import Changed, Observation, Regarding
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
-from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, PolicyName, Queue, SchedulingOptions
+from fluence_extender.model.queue import PolicyName
 from fluence_extender.model.resources import Resources
 
 CALLS = 1000
@@ -80,8 +79,8 @@ async def _measure(nodes: int, waiting: int, running: int, policy: PolicyName) -
     dice = random.Random(nodes)
     there = running_gangs(dice, nodes, running)
     cluster = _DistantCluster(
-        *(Node(f"n{number}", f"uid-n{number}", allocatable=NODE) for number in range(nodes)),
-        Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="default"),
+        *empty_nodes(nodes),
+        default_queue(policy),
         *(pod for gang in there for pod in gang),
         *(pod for number in range(waiting) for pod in waiting_gang(dice, number)),
     )
@@ -89,12 +88,10 @@ async def _measure(nodes: int, waiting: int, running: int, policy: PolicyName) -
     async with serving(settings, EmbeddedSession(cluster), asyncio.Event()) as listeners:
         cluster.put(_pod(POD[1], SCHEDULER_NAME))
         await asyncio.sleep(SETTLING)
-        name = f"{policy.value}:"
-        found = [_summary(f"{name} filter, nothing else to do", await _called(str(listeners.verbs_address)))]
+        name, verbs = f"{policy.value}:", str(listeners.verbs_address)
+        found = [_summary(f"{name} filter while no pass runs", await _called(verbs))]
         async with _passes(cluster, there):
-            found.append(
-                _summary(f"{name} filter beside passes", await _called(str(listeners.verbs_address)))
-            )
+            found.append(_summary(f"{name} filter while passes run", await _called(verbs)))
             single = [await _start(cluster, number) for number in range(SINGLES)]
             found.append(_summary(f"{name} a single pod until it has its node", single))
     return found

@@ -99,11 +99,8 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
 def _full(nodes: int, there: list[list[Pod]], policy: PolicyName) -> Controller:
     """Return the controller of a cluster of so many nodes on which these gangs run."""
     controller = Controller(EMBEDDED.ledger(), Limits(completion=None, assembly=None), clock=CLOCK)
-    queue = Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="default")
-    controller.observe(
-        Listed(Kind.NODE, tuple(Node(f"n{number}", allocatable=NODE) for number in range(nodes)))
-    )
-    controller.observe(Listed(Kind.QUEUE, (queue,)))
+    controller.observe(Listed(Kind.NODE, tuple(empty_nodes(nodes))))
+    controller.observe(Listed(Kind.QUEUE, (default_queue(policy),)))
     controller.observe(Listed(Kind.POD, tuple(pod for gang in there for pod in gang)))
     controller.start()
     return controller
@@ -225,6 +222,16 @@ def _timed(action: Callable[[], object]) -> float:
 
 def _summary(what: str, times: list[float]) -> Cost:
     return Cost(what, statistics.median(times), max(times))
+
+
+def empty_nodes(count: int) -> list[Node]:
+    """Return the nodes of the cluster."""
+    return [Node(f"n{number}", f"uid-n{number}", allocatable=NODE) for number in range(count)]
+
+
+def default_queue(policy: PolicyName) -> Queue:
+    """Return the queue in which all gangs wait."""
+    return Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="default")
 
 
 def running_gangs(dice: random.Random, nodes: int, gangs: int) -> list[list[Pod]]:

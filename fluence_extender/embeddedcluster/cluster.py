@@ -8,6 +8,7 @@ runs stays, terminating, until `reap` plays the part of its kubelet. Each change
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -110,8 +111,7 @@ class EmbeddedCluster:
     """
 
     def __init__(self, *objects: Watched) -> None:
-        self.events: list[RecordedEvent] = []
-        self._event_indexes: dict[RecordedEvent, int] = {}
+        self._event_counts = Counter[RecordedEvent]()
         self.reports: dict[Key, tuple[bool, str, str]] = {}
         self.waiting: dict[str, str] = {}
         self.protected: set[str] = set()
@@ -171,6 +171,11 @@ class EmbeddedCluster:
                 self.remove(pod)
 
     # Reading and watching.
+
+    @property
+    def events(self) -> list[RecordedEvent]:
+        """The Events, in the order in which they were first recorded."""
+        return [replace(event, count=count) for event, count in self._event_counts.items()]
 
     def pod(self, pod: Pod) -> Pod:
         """Return the current pod of that name and uid. Raise `Gone`."""
@@ -278,7 +283,7 @@ class EmbeddedCluster:
         self.evicted.add(now.uid)
         self.delete(now)
         regarding = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-        self._record(RecordedEvent(regarding, "Evicted", reason, True))
+        self._event_counts[RecordedEvent(regarding, "Evicted", reason, True)] += 1
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
         """See `Cluster.eviction_block`."""
@@ -376,14 +381,7 @@ class EmbeddedCluster:
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""
-        self._record(RecordedEvent(regarding, reason, message, warning))
-
-    def _record(self, event: RecordedEvent) -> None:
-        index = self._event_indexes.setdefault(event, len(self.events))
-        if index == len(self.events):
-            self.events.append(event)
-        else:
-            self.events[index] = replace(event, count=self.events[index].count + 1)
+        self._event_counts[RecordedEvent(regarding, reason, message, warning)] += 1
 
     def _cluster_wide(self, thing: ClusterWide) -> ClusterWide:
         """Return the current Queue or Reservation. Raise `Gone`."""
