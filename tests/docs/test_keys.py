@@ -10,7 +10,7 @@ import click
 import pytest
 
 from fluence_extender.apps.cli import serve, webhook
-from fluence_extender.apps.kubectl.doctor.policies import POLICIES
+from fluence_extender.apps.kubectl.doctor.checks import POLICIES
 from fluence_extender.apps.kubectl.explain import Key, known_keys
 from fluence_extender.cluster.api import EVICTED
 from fluence_extender.graph.resources_file import RESOURCE_KEYS, TOP_KEYS
@@ -282,7 +282,8 @@ def test_keys_of_resources_yaml_are_explained() -> None:
 
 
 def test_admission_policies_are_explained() -> None:
-    assert [policy.name for policy in POLICIES if not named(policy.name)] == []
+    names = [f"fluence-{name}" for each in POLICIES.values() for name in each]
+    assert [name for name in names if not named(name)] == []
 
 
 def test_failure_policies_are_as_deployed() -> None:

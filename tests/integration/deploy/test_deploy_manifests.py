@@ -15,7 +15,7 @@ from fluence_extender import __version__
 from fluence_extender.apps.cli import main, serve
 from fluence_extender.apps.extender.exposure import API_SERVICE, api_service
 from fluence_extender.apps.extender.exposure import SECRET as STATE_SECRET
-from fluence_extender.apps.kubectl.doctor.policies import POLICIES
+from fluence_extender.apps.kubectl.doctor.checks import POLICIES
 from fluence_extender.apps.kubectl.state_api import ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, FEATURE_GATES, scheduler_config
 from fluence_extender.cluster.leader import LEADS
@@ -662,7 +662,12 @@ def test_images_of_others_are_named_by_digest(
 
 def test_doctor_looks_for_each_policy_that_is_deployed(objects: Objects) -> None:
     deployed = {(kind.lower(), name) for kind, name in objects if "AdmissionPolicy" in kind}
-    assert deployed == {part for policy in POLICIES for part in policy.parts}
+    assert deployed == {
+        (part, f"fluence-{name}")
+        for kind, names in POLICIES.items()
+        for name in names
+        for part in (kind, f"{kind}binding")
+    }
 
 
 def test_workflows_name_their_actions_by_commit() -> None:

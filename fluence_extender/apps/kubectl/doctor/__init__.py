@@ -1,4 +1,5 @@
-"""``kubectl fluence doctor``: checks everything that an installation needs, and says what to do where it is missing.
+"""``kubectl fluence doctor``: look at all that an installation needs, and say what to do where something is missing.
 
-Nothing is changed. What the user may not look at is reported as unknown, which is no fault.
+`snapshot` reads what there is, with the user's own rights. `checks` are plain functions of that. Nothing is changed.
+What the user may not look at is reported as unknown, which is no fault.
 """

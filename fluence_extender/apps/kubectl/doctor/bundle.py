@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from fluence_extender.apps.kubectl.doctor.examination import Examination
-from fluence_extender.apps.kubectl.doctor.queues import KINDS
+from fluence_extender.apps.kubectl.doctor.snapshot import QUEUE_KINDS, ask_kubectl
 from fluence_extender.apps.kubectl.errors import CommandError
+from fluence_extender.apps.kubectl.state_api import StateApiClient
 
 FILE = "fluence-support.tar.gz"
 MISSING = "missing.txt"
@@ -40,7 +40,7 @@ ASKED = {
 
 READ = {
     "cluster/version.yaml": "version -o yaml",
-    "cluster/queues.yaml": f"get {KINDS} -o yaml",
+    "cluster/queues.yaml": f"get {QUEUE_KINDS} -o yaml",
     "cluster/mutating.yaml": f"get mutatingadmissionpolicies,mutatingadmissionpolicybindings -l {OURS} -o yaml",
     "cluster/validating.yaml": f"get validatingadmissionpolicies,validatingadmissionpolicybindings -l {OURS} -o yaml",
     "cluster/registrations.yaml": f"get mutatingwebhookconfigurations,apiservices -l {OURS} -o yaml",
@@ -55,14 +55,14 @@ READ = {
 _PASSWORD = re.compile(rb"(://[^\s:/@]*:)[^\s@]+(?=@)")
 
 
-def write_bundle(examination: Examination, findings: str, file: Path) -> list[str]:
+def write_bundle(client: StateApiClient, findings: str, file: Path) -> list[str]:
     """Write the bundle to ``file``, and return what couldn't be read. Raise `CommandError` if it can't be written.
 
     ``findings`` are those of all checks, as text.
     """
     contents = {"findings.txt": findings.encode()}
     missing: list[str] = []
-    for name, read in _parts(examination):
+    for name, read in _parts(client):
         try:
             contents[name] = _PASSWORD.sub(rb"\1[hidden]", read())
         except CommandError as error:
@@ -77,13 +77,15 @@ def write_bundle(examination: Examination, findings: str, file: Path) -> list[st
     return missing
 
 
-def _parts(examination: Examination) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def _parts(client: StateApiClient) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Yield the name of each part, and what reads it; that may raise `CommandError`."""
     for name, path in ASKED.items():
-        yield name, partial(examination.client.text, path)
+        yield name, partial(client.text, path)
     for name, words in READ.items():
-        whole = words.format(namespace=examination.service_namespace).split()
-        yield name, partial(examination.kubectl, *whole, patience=PATIENCE)
+        yield (
+            name,
+            partial(ask_kubectl, client, words.format(namespace=client.service_namespace), patience=PATIENCE),
+        )
 
 
 def _pack(contents: dict[str, bytes], file: Path) -> None:

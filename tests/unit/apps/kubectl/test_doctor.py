@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from fluence_extender import __version__
-from fluence_extender.apps.kubectl.doctor import installation
-from fluence_extender.apps.kubectl.doctor.policies import MUTATING, POLICIES, VALIDATING, DeployedPolicy
+from fluence_extender.apps.kubectl.doctor import snapshot
+from fluence_extender.apps.kubectl.doctor.checks import POLICIES, PROTECTING
+from fluence_extender.apps.kubectl.doctor.snapshot import MUTATING, VALIDATING
 from tests.unit.apps.kubectl.programs import Ended, Fluence, Program
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,7 +53,7 @@ ADMISSION = ".admissionregistration.k8s.io/"
 def installed(kind: str, *but: str) -> str:
     """The policies of a kind with their bindings, as kubectl names them."""
     names = [
-        f"{one}{ADMISSION}{name}" for policy in POLICIES if policy.kind == kind for one, name in policy.parts
+        f"{part}{ADMISSION}fluence-{name}" for name in POLICIES[kind] for part in (kind, f"{kind}binding")
     ]
     return "\n".join(name for name in names if not name.endswith(but))
 
@@ -60,7 +61,7 @@ def installed(kind: str, *but: str) -> str:
 @pytest.fixture
 def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
     """Return ``kubectl fluence`` for a healthy installation, at a fixed time."""
-    monkeypatch.setattr(installation, "now", lambda: NOW)
+    monkeypatch.setattr(snapshot, "now", lambda: NOW)
     kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
     kubectl.answers(".org/v1/nodes", out=listed(NODE))
     kubectl.answers(".org/v1/backends", out=listed(DEVICE))
@@ -210,7 +211,7 @@ QUEUE_PARTLY_IGNORED = {
             "policies",
             "warning",
             "there is no mutatingadmissionpolicybinding fluence-gate",
-            "only slower",
+            "docs/security.md",
         ),
         (
             "get validatingadmissionpolicy,",
@@ -356,14 +357,17 @@ def test_each_fault_is_found_with_its_fix(
     assert ended.code == int("fault" in {one[0] for one in findings(ended).values()})
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_each_policy_that_is_missing_is_reported_with_what_is_so_without_it(
-    policy: DeployedPolicy, healthy: Fluence, kubectl: Program
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in POLICIES for name in POLICIES[kind]])
+def test_each_policy_that_is_missing_is_reported(
+    kind: str, name: str, healthy: Fluence, kubectl: Program
 ) -> None:
-    kubectl.answers(f"get {policy.kind},", out=installed(policy.kind, f"/{policy.name}"))
-    found = findings(healthy("doctor", "-o", "json"))["policies"]
-    fix = f"{policy.without}; kubectl apply -k deploy adds it"
-    assert found == (policy.status, f"there is no {policy.kind} {policy.name}", fix)
+    kubectl.answers(f"get {kind},", out=installed(kind, f"/fluence-{name}"))
+    status, text, fix = findings(healthy("doctor", "-o", "json"))["policies"]
+    assert (status, text) == (
+        "fault" if name in PROTECTING else "warning",
+        f"there is no {kind} fluence-{name}",
+    )
+    assert fix == "kubectl apply -k deploy adds it; docs/security.md says what it is for"
 
 
 def test_a_gang_that_waits_because_of_a_failure_is_a_fault(healthy: Fluence, kubectl: Program) -> None:
