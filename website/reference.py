@@ -15,9 +15,9 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from fluence_extender.apps.cli import main
-from fluence_extender.apps.kubectl.explain import known_keys
 from fluence_extender.apps.kubectl.main import COMMANDS, plugin
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.model.keys import KEYS
 from fluence_extender.webhook.metrics import WebhookMetrics
 from website.api import api
 from website.tables import table
@@ -129,7 +129,7 @@ def keys() -> str:
     text = [
         "# Labels, annotations and resources\n\n`kubectl fluence explain KEY` prints the same in a terminal.\n"
     ]
-    for one in known_keys():
+    for one in KEYS:
         text.append(
             f"## {one.short}\n\n`{one.key}`: {one.kind} on {one.on}, written by {one.by}.\n\n{one.text}\n\n"
             + (f"    {one.example}\n" if one.example else "")

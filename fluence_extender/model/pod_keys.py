@@ -11,74 +11,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from fluence_extender.model import coordination, names
+from fluence_extender.model.keys import ANNOTATIONS, LABELS, ON_JOBS, PREFIXES, REQUESTED, TEMPLATED, TIMES
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
-
-LABELS = frozenset({names.GROUP_LABEL, names.QUEUE_LABEL, names.ACCOUNT_LABEL, coordination.OBSERVE_LABEL})
-"""The labels that users set."""
-
-REQUESTED = frozenset(
-    {
-        names.GROUP_SIZE_ANNOTATION,
-        names.SCHEDULE_TIMEOUT_ANNOTATION,
-        names.DURATION_ANNOTATION,
-        names.HOLD_ANNOTATION,
-        names.AFTER_ANNOTATION,
-        names.TOPOLOGY_REQUIRED_ANNOTATION,
-        names.TOPOLOGY_PREFERRED_ANNOTATION,
-        names.REQUIRE_BACKEND_ANNOTATION,
-        names.SELECT_POLICY_ANNOTATION,
-        names.SELECT_CANDIDATES_ANNOTATION,
-        names.SELECT_CONSTRAINTS_ANNOTATION,
-        names.SELECT_SHOTS_ANNOTATION,
-        coordination.COORDINATION_ANNOTATION,
-        coordination.ROLE_ANNOTATION,
-        coordination.DISCOVERY_TIMEOUT_ANNOTATION,
-        coordination.POLL_INTERVAL_ANNOTATION,
-    }
-)
-"""The annotations that users set."""
-
-WRITTEN = frozenset(
-    {
-        names.SELECT_RESULT_ANNOTATION,
-        names.CREATED_BY_ANNOTATION,
-        names.BACKEND_ANNOTATION,
-        names.ALLOCATION_ANNOTATION,
-        names.USER_ANNOTATION,
-        names.WARNING_ANNOTATION,
-        names.PLACED_ANNOTATION,
-        names.MET_ANNOTATION,
-        names.NODES_ANNOTATION,
-        coordination.DEPENDS_ON_KIND,
-        coordination.DEPENDS_ON_PRODUCER,
-        coordination.DEPENDS_ON_GATE,
-        coordination.QUANTUM_JOB_ID_ANNOTATION,
-        coordination.TASK_STATUS_ANNOTATION,
-        coordination.RELEASED_ANNOTATION,
-        coordination.PRODUCER_SEEN_ANNOTATION,
-    }
-)
-"""The annotations that the project writes. A copied manifest may contain some."""
-
-ANNOTATIONS = REQUESTED | WRITTEN
-ON_JOBS = frozenset(
-    {
-        names.SUSPEND_LABEL,
-        names.SUSPENDED_FOR_ANNOTATION,
-        names.QUEUED_SINCE_ANNOTATION,
-    }
-)
-"""The keys that are about Jobs and never on pods."""
-
-PREFIXES = (names.REQUIRE_PREFIX, names.ATTRIBUTE_PREFIX)
-"""Prefixes of annotations whose ends users choose."""
-
-TIMES = (
-    names.SCHEDULE_TIMEOUT_ANNOTATION,
-    names.DURATION_ANNOTATION,
-    coordination.DISCOVERY_TIMEOUT_ANNOTATION,
-    coordination.POLL_INTERVAL_ANNOTATION,
-)
 
 UNGROUPED = (
     f"annotation {names.GROUP_SIZE_ANNOTATION} does nothing on a pod that no controller owns and that names no group: "
@@ -116,17 +50,6 @@ LONGEST_KEY = 63
 
 NO_SUCH_KEY = "there is no such key; kubectl fluence explain lists all"
 OURS = f"{names.DOMAIN}/"
-
-OF_THE_QUEUE = frozenset({names.QUEUE_LABEL, names.HOLD_ANNOTATION, names.AFTER_ANNOTATION})
-"""The keys that users set on pods or on the objects that create pods."""
-
-TEMPLATED = (
-    (LABELS | REQUESTED)
-    - OF_THE_QUEUE
-    - {names.DURATION_ANNOTATION}
-    - {key for key in REQUESTED if key.startswith(names.SELECT_PREFIX)}
-)
-"""The keys that users set and that count on pods only, not on the objects that create pods."""
 
 
 def lacks_size(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
@@ -276,11 +199,11 @@ def _elsewhere(key: str, elsewhere: bool, where: str) -> str:
 @lru_cache(maxsize=1024)
 def meant(key: str) -> str:
     """Return which key a user may have meant by an unknown one. This takes time, so bound the number of calls."""
-    known = {one.removeprefix(OURS): "label" for one in LABELS}
-    known |= {one.removeprefix(OURS): "annotation" for one in REQUESTED}
+    kinds = {label.removeprefix(OURS): "label" for label in LABELS}
+    kinds |= {annotation.removeprefix(OURS): "annotation" for annotation in REQUESTED}
     word = key.removeprefix(OURS).lower().replace("_", "-")
     # Comparing two words takes the product of their lengths.
-    close = get_close_matches(word, known, n=1) if len(word) <= LONGEST_KEY else []
+    close = get_close_matches(word, kinds, n=1) if len(word) <= LONGEST_KEY else []
     if not close:
         return NO_SUCH_KEY
-    return f"did you mean the {known[close[0]]} {OURS}{close[0]}?"
+    return f"did you mean the {kinds[close[0]]} {OURS}{close[0]}?"

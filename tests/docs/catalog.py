@@ -9,11 +9,11 @@ from functools import cache
 import click
 
 from fluence_extender.apps.cli import main
-from fluence_extender.apps.kubectl.explain import known_keys
 from fluence_extender.apps.kubectl.main import COMMANDS, plugin
 from fluence_extender.apps.kubectl.options import PassedFlag
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
+from fluence_extender.model.keys import KEYS
 from fluence_extender.model.names import UNSATISFIABLE_CONDITION
 from tests.docs.reading import ROOT
 from tests.unit.http.held_placements import HeldPlacements
@@ -65,7 +65,7 @@ def words() -> frozenset[str]:
 
 def keys() -> set[str]:
     """Return all keys of ours, a prefix with its ``*``, and the names of the same form that are no keys of objects."""
-    return {one.key for one in known_keys()} | {UNSATISFIABLE_CONDITION}
+    return {key.key for key in KEYS} | {UNSATISFIABLE_CONDITION}
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

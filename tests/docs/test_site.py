@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.apps.kubectl.explain import known_keys
+from fluence_extender.model.keys import KEYS
 from tests.docs import catalog
 from tests.docs.reading import ROOT
 from website.hooks import PROJECT, with_links, with_tables
@@ -130,7 +130,7 @@ def test_broken_link_and_page_without_a_place_fail_the_build(tmp_path: Path) -> 
 def test_reference_has_every_name_of_the_code() -> None:
     made = reference()
     assert [name for name in catalog.metrics() if f"`{name}`" not in made["reference/metrics.md"]] == []
-    assert [key.key for key in known_keys() if f"`{key.key}`" not in made["reference/keys.md"]] == []
+    assert [key.key for key in KEYS if f"`{key.key}`" not in made["reference/keys.md"]] == []
     commands = made["reference/kubectl.md"] + made["reference/service.md"]
     assert [name for name, _ in catalog.commands() if f"\n## {name}\n" not in commands] == []
     missing = [

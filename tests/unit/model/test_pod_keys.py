@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.model.pod_keys import ANNOTATIONS, LABELS, TEMPLATED, TIMES, ineffective, remarks
+from fluence_extender.model.keys import ANNOTATIONS, LABELS, ON_JOBS, PREFIXES, REQUESTED, TEMPLATED, TIMES
+from fluence_extender.model.pod_keys import ineffective, remarks
 
 OURS = "fluence.flux-framework.org/"
 
@@ -112,3 +113,23 @@ def test_keys_of_a_workload_that_count_only_on_its_pods_are_remarked_on() -> Non
 @pytest.mark.parametrize("key", ["queue", "hold", "after", "duration"])
 def test_keys_of_the_queue_and_durations_count_on_workloads(kind: str, key: str) -> None:
     assert list(ineffective(kind, [f"{OURS}{key}"], [])) == []
+
+
+def test_table_says_which_keys_users_write_and_where() -> None:
+    def ours(*names: str) -> set[str]:
+        return {f"{OURS}{name}" for name in names}
+
+    quantum = ours("coordination", "coordination-role", "task-discovery-timeout", "task-poll-interval")
+    on_pods_alone = quantum | ours(
+        *("group-size", "schedule-timeout", "topology-required", "topology-preferred", "require-backend")
+    )
+    selecting = ours("select-policy", "select-candidates", "select-constraints", "select-shots")
+    assert ours("group", "queue", "account", "observe") == LABELS
+    assert on_pods_alone | selecting | ours("duration", "hold", "after") == REQUESTED
+    assert on_pods_alone | ours("group", "account", "observe") == TEMPLATED
+    assert ours("suspend", "suspended-for", "queued-since") == ON_JOBS
+    assert ours("require-", "attr-") == set(PREFIXES)
+    assert ours("schedule-timeout", "duration", "task-discovery-timeout", "task-poll-interval") == set(TIMES)
+    written = ours("backend", "allocation", "submitted-by", "warning", "placed-with", "nodes", "after-met")
+    assert written < ANNOTATIONS - REQUESTED
+    assert not ours("leads", "kept", "intake", "suspended-for", "queued-since") & (ANNOTATIONS | LABELS)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.apps.kubectl.explain import ExplainedReason, Key, known_keys, known_reasons, look_up
+from fluence_extender.apps.kubectl.explain import ExplainedReason, known_reasons, look_up
 from fluence_extender.apps.kubectl.main import COMMANDS
-from fluence_extender.model import coordination, names, pod_keys
+from fluence_extender.model import coordination, names
+from fluence_extender.model.keys import KEYS, Key
 from fluence_extender.model.reason import ReasonCode
 from tests.unit.apps.kubectl.programs import Fluence
 
@@ -36,30 +37,10 @@ def test_every_key_of_ours_is_explained() -> None:
         for name, value in [*vars(names).items(), *vars(coordination).items()]
         if isinstance(value, str) and value.startswith(prefixes) and name not in OTHERS
     }
-    explained = {one.key.rstrip("*") for one in known_keys()}
+    explained = {one.key.rstrip("*") for one in KEYS}
     assert ours == explained
-    for one in known_keys():
+    for one in KEYS:
         assert one.key.rstrip("*") in one.example
-
-
-def test_admission_knows_the_same_keys_as_explain() -> None:
-    ours = [
-        one
-        for one in known_keys()
-        if one.key.startswith(f"{names.DOMAIN}/")
-        and not one.key.endswith("*")
-        and one.key not in pod_keys.ON_JOBS
-        and one.on != "node"
-    ]
-    assert {one.key for one in ours if one.kind == "label" and one.on.startswith("pod")} == pod_keys.LABELS
-    assert {one.key for one in ours if one.kind == "annotation"} == pod_keys.ANNOTATIONS
-    assert {one.key for one in ours if one.kind == "annotation" and "you" in one.by} == pod_keys.REQUESTED
-    starts = {
-        one.key[:-1]
-        for one in known_keys()
-        if one.key.startswith(f"{names.DOMAIN}/") and one.key.endswith("*")
-    }
-    assert starts == set(pod_keys.PREFIXES)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +79,7 @@ def test_explain_shows_one_key_or_lists_all(fluence: Fluence) -> None:
     shown = fluence("explain", "group")
     assert shown.out.startswith(f"{names.GROUP_LABEL}\n")
     assert "label on pod, written by you" in shown.out
-    assert len(fluence("explain").out.splitlines()) == len(known_keys()) + len(known_reasons()) + 1
+    assert len(fluence("explain").out.splitlines()) == len(KEYS) + len(known_reasons()) + 1
     assert (
         yaml.safe_load(fluence("explain", "gang", "-o", "yaml").out)["items"][0]["kind"] == "scheduling gate"
     )
