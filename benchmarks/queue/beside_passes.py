@@ -29,8 +29,8 @@ from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import PolicyName
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.queues import PolicyName
 
 CALLS = 1000
 PAUSE = 0.005

@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from fluence_extender.apps.extender.app import GARBAGE
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.port import Changed, Deleted, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, PolicyName, Queue, SchedulingOptions
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.queues import DEFAULT_QUEUE, PolicyName, Queue, SchedulingOptions
 from tests.core.engine import EMBEDDED
 
 GIB = 2**30
@@ -99,9 +99,9 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
 def _full(nodes: int, there: list[list[Pod]], policy: PolicyName) -> Controller:
     """Return the controller of a cluster of so many nodes on which these gangs run."""
     controller = Controller(EMBEDDED.ledger(), Limits(completion=None, assembly=None), clock=CLOCK)
-    controller.observe(Listed(Kind.NODE, tuple(empty_nodes(nodes))))
-    controller.observe(Listed(Kind.QUEUE, (default_queue(policy),)))
-    controller.observe(Listed(Kind.POD, tuple(pod for gang in there for pod in gang)))
+    controller.observe(Listed(Node, tuple(empty_nodes(nodes))))
+    controller.observe(Listed(Queue, (default_queue(policy),)))
+    controller.observe(Listed(Pod, tuple(pod for gang in there for pod in gang)))
     controller.start()
     return controller
 
@@ -206,12 +206,12 @@ def _memory(policy: PolicyName) -> list[Cost]:
 
 def _see(controller: Controller, gang: Sequence[Pod]) -> None:
     for pod in gang:
-        controller.observe(Changed(Kind.POD, pod))
+        controller.observe(Changed(pod))
 
 
 def _end(controller: Controller, gang: Sequence[Pod]) -> None:
     for pod in gang:
-        controller.observe(Deleted(Kind.POD, pod))
+        controller.observe(Deleted(pod))
 
 
 def _timed(action: Callable[[], object]) -> float:

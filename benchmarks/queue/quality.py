@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fluence_extender.model.queue import PolicyName
+from fluence_extender.objects.queues import PolicyName
 from tests.queueing.jobs import TraceJob, generated
 from tests.queueing.reference import Discipline, starts
 from tests.queueing.simulation import simulate

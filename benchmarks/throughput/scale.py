@@ -11,7 +11,7 @@ import gc
 import time
 from collections.abc import Callable
 
-from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
+from fluence_extender.cluster.port import Changed, Listed, Observation
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
@@ -47,7 +47,7 @@ async def _cost(nodes: int, gangs: int, members: int) -> float:
     ledger = Ledger()
     controller = Controller(ledger)
     driver = Driver(controller, cluster)
-    controller.observe(Listed(Kind.NODE, tuple(cluster.nodes())))
+    controller.observe(Listed(Node, tuple(cluster.nodes())))
     controller.start()
     cluster.watch(_changes(driver.sink))
     await _place(cluster, controller, driver, "warm", LOT, members)
@@ -65,7 +65,7 @@ def _changes(sink: Callable[[Observation], None]) -> Callable[[Observation], Non
     """Pass on only observations of pods; the nodes were listed before."""
 
     def take(seen: Observation) -> None:
-        if isinstance(seen, Changed) and seen.kind is Kind.POD:
+        if isinstance(seen, Changed) and seen.kind is Pod:
             sink(seen)
 
     return take

@@ -31,7 +31,6 @@ from fluence_extender.cluster.objects import ApiObjects, ApiPodGroups
 from fluence_extender.cluster.port import (
     DEVICE_KINDS,
     QUEUE_KINDS,
-    Kind,
     Listed,
     Observation,
     ResourcesFile,
@@ -46,6 +45,8 @@ from fluence_extender.http.listeners.serving import Address, allow_open_files, b
 from fluence_extender.identity.authority import SharedAuthority
 from fluence_extender.identity.registration import Identity
 from fluence_extender.identity.tls import show_certificate, tls_context
+from fluence_extender.model.node import Node
+from fluence_extender.objects.resource_quota import ResourceQuota
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.context import ContextTracker
 from fluence_extender.webhook.contract import Context
@@ -100,7 +101,7 @@ async def _run(
         connection,
         partial(_observe, live, context, observers),
         settings.resources or settings.resources_namespace,
-        without=(Kind.NODE, Kind.RESOURCE_QUOTA, *QUEUE_KINDS, *DEVICE_KINDS),
+        without=(Node, ResourceQuota, *QUEUE_KINDS, *DEVICE_KINDS),
     )
     target = webhook_target(settings)
     tls = tls_context()
@@ -150,7 +151,7 @@ def _show(tls: ssl.SSLContext, identity: Identity) -> None:
 def _observe(
     live: LiveResources, context: ContextTracker, observers: Sequence[Sink], seen: Observation
 ) -> None:
-    if seen.kind is Kind.RESOURCES_FILE:
+    if seen.kind is ResourcesFile:
         for one in seen.objects if isinstance(seen, Listed) else (seen.object,):
             assert isinstance(one, ResourcesFile)
             resources = live.read(one)
@@ -173,7 +174,7 @@ def _own_namespace(settings: WebhookSettings) -> str:
 
 async def _check_resources(watcher: Watcher, live: LiveResources) -> None:
     """Raise `StartRefused` if resources.yaml is faulty from the beginning."""
-    await watcher.synced(Kind.RESOURCES_FILE)
+    await watcher.synced(ResourcesFile)
     if live.fault is not None:
         raise faulty_resources(live.fault)
     log.info("resources.yaml is read")

@@ -29,7 +29,6 @@ from fluence_extender.cluster.connection import (
     ApiRequest,
     Connection,
 )
-from fluence_extender.cluster.decode.objects import decode_headed
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import (
     AlreadyBound,
@@ -42,19 +41,16 @@ from fluence_extender.cluster.errors import (
 )
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.jobs import ApiJobs
-from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Regarding
+from fluence_extender.cluster.port import EvictionBlock, Json, Regarding
 from fluence_extender.cluster.sources import Discovery
-from fluence_extender.model.names import (
-    DOMAIN,
-    KEPT_ANNOTATION,
-    MET_ANNOTATION,
-    QUEUE_VERSION,
-)
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.model.names import DOMAIN, KEPT_ANNOTATION, MET_ANNOTATION, QUEUE_VERSION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, revision
-from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.submission import met_record
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
+from fluence_extender.objects.meta import decode_headed
+from fluence_extender.objects.queues import NodeReservation, Queue, QueueStatus, ReservationStatus
 
 BUDGETS = "/apis/policy/v1"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
@@ -207,7 +203,7 @@ class ApiCluster:
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`. One PATCH of podgroups/status; do nothing if no PodGroups are served."""
         if self._groups is None:
-            self._groups = await self._discovery.find(Kind.POD_GROUP)
+            self._groups = await self._discovery.find(PodGroup)
         if self._groups is None:
             return
         body = pod_group_condition(self._groups, group, scheduled, reason, message)

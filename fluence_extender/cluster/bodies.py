@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.names import (
     ASKS_FOR_NODES,
     CREATED_BY_ANNOTATION,
@@ -25,9 +28,8 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.notation import format_micro_time, format_time
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.queue import NodeReservation, PastUse, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.submission import met_record
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
+from fluence_extender.objects.queues import NodeReservation, PastUse, Queue, QueueStatus, ReservationStatus
 
 AnyPodGroup = PodGroup | CoschedulingGroup
 
@@ -157,7 +159,7 @@ def queue_patch(queue: Queue, status: QueueStatus) -> dict[str, Any]:
     since = None if stopped is None else format_time(datetime.fromtimestamp(stopped, UTC))
     conditions = [_accepted(status.problem, status.since)]
     fields: dict[str, Any] = {**counts, "stoppedSince": since, "conditions": conditions}
-    before = queue.status or QueueStatus()
+    before = queue.status
     fields["used"] = _replaced(before.used, status.used)
     fields["borrowed"] = _replaced(before.borrowed, status.borrowed)
     fields["share"] = status.share

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Metadata
-from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.selectors import holds
+from fluence_extender.objects.fields import LabelSelector
+from fluence_extender.objects.meta import Metadata
 
 ALWAYS_ALLOW = "AlwaysAllow"
 

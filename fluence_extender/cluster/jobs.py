@@ -17,16 +17,17 @@ import msgspec
 
 from fluence_extender.cluster.bodies import hold_patch, note_patch, plan_patch, resume_patch
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import readable
+from fluence_extender.cluster.decode.charge import decode_charge
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.decode.resource_quota import decode_charge
 from fluence_extender.cluster.errors import Conflict, Gone, Invalid, NoAnswer, PodsUnknown
 from fluence_extender.cluster.port import BINDS_FOR, Json
 from fluence_extender.cluster.reads import try_pod
-from fluence_extender.cluster.resumables import RESUMABLES
+from fluence_extender.kinds.job import Job
 from fluence_extender.kinds.pod_sets import BadManifest
+from fluence_extender.kinds.registry import KIND_OF
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, Resumable
+from fluence_extender.objects.meta import readable
 
 UNFIT = (msgspec.MsgspecError, BadManifest, LookupError, TypeError, AttributeError)
 """The errors that reading a manifest of another form raises."""
@@ -50,7 +51,7 @@ class ApiJobs:
         """See `Cluster.dry_run`. One GET of the workload and for each shape one POST of a pod with dryRun."""
         raw = await self._read(job)
         manifests = _first_pods(job, raw)
-        created = RESUMABLES[type(job)].decode(raw).created
+        created = _decoded(job, raw).created
         return tuple([replace(await self._tried(job, one), created=created) for one in manifests])
 
     async def _tried(self, job: Resumable, manifest: Json) -> Pod:
@@ -76,7 +77,7 @@ class ApiJobs:
             await self._patch(
                 job,
                 attempt,
-                resume_patch(job, {**RESUMABLES[type(job)].suspending(False), **plan}),
+                resume_patch(job, {**KIND_OF[type(job)].suspending(False), **plan}),
                 lambda now: not now.suspended and now.nodes == wanted,
             )
         except Invalid as error:
@@ -89,7 +90,7 @@ class ApiJobs:
         await self._patch(
             job,
             f"suspend {_key(job)}",
-            hold_patch(job, RESUMABLES[type(job)].suspending(True), queued_since),
+            hold_patch(job, KIND_OF[type(job)].suspending(True), queued_since),
             lambda now: now.held_for_placement,
         )
 
@@ -98,7 +99,7 @@ class ApiJobs:
 
         The status of other kinds, which are custom resources, takes no annotations.
         """
-        path, attempt = RESUMABLES[type(job)].path(job), f"note what {_key(job)} has met"
+        path, attempt = _path(job), f"note what {_key(job)} has met"
         path += "/status" if isinstance(job, Job) else ""
         body = note_patch(job, met)
         await self._connection.call(
@@ -108,19 +109,17 @@ class ApiJobs:
     async def _patch(
         self, job: Resumable, attempt: str, body: Json, done: Callable[[Resumable], bool]
     ) -> None:
-        kind = RESUMABLES[type(job)]
-        request = ApiRequest("PATCH", kind.path(job), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
+        request = ApiRequest("PATCH", _path(job), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid, NoAnswer):
-            if not done(kind.decode(await self._read(job))):
+            if not done(_decoded(job, await self._read(job))):
                 raise
 
     async def _read(self, job: Resumable) -> bytes:
         """Return the current workload. Raise `Gone` if it, or the one of that uid, doesn't exist any more."""
-        kind = RESUMABLES[type(job)]
-        raw = readable(await self._connection.call(ApiRequest("GET", kind.path(job), f"read {_key(job)}")))
-        if kind.decode(raw).uid != job.uid:
+        raw = readable(await self._connection.call(ApiRequest("GET", _path(job), f"read {_key(job)}")))
+        if _decoded(job, raw).uid != job.uid:
             raise Gone(f"{_key(job)} (uid {job.uid}) is gone; another one of that name took its place", 404)
         return raw
 
@@ -130,14 +129,26 @@ def _first_pods(job: Resumable, raw: bytes) -> list[Json]:
 
     Raise `Conflict` if its spec has changed since it was observed, and `PodsUnknown`.
     """
-    kind = RESUMABLES[type(job)]
-    if kind.decode(raw).generation != job.generation:
+    if _decoded(job, raw).generation != job.generation:
         raise Conflict(f"{_key(job)} has changed", 409)
     try:
-        return kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **msgspec.json.decode(raw)})
+        return KIND_OF[type(job)].first_pods(
+            {"apiVersion": job.api.api_version, "kind": job.api.kind, **msgspec.json.decode(raw)}
+        )
     except UNFIT as error:
         raise PodsUnknown(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
 
 
+def _decoded(job: Resumable, raw: bytes) -> Resumable:
+    """Return the present workload; ``job`` is what was last known of it."""
+    workload = KIND_OF[type(job)].decode(raw)
+    assert isinstance(workload, Resumable)
+    return workload
+
+
+def _path(job: Resumable) -> str:
+    return job.api.path(job.namespace, job.name)
+
+
 def _key(job: Resumable) -> str:
-    return f"{job.kind} {job.namespace}/{job.name}"
+    return f"{job.api.kind} {job.namespace}/{job.name}"

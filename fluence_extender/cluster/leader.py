@@ -8,9 +8,9 @@ then the labeled replica answers, even if it stands by.
 from __future__ import annotations
 
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import decode_headed, decode_page
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.model.names import LEADS_LABEL
+from fluence_extender.objects.meta import decode_headed, decode_page
 
 LEADS = "true"
 

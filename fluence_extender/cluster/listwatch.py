@@ -16,7 +16,6 @@ import aiohttp
 import structlog
 
 from fluence_extender.cluster.connection import ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import ListPage, decode_event, decode_headed, decode_page
 from fluence_extender.cluster.errors import (
     ClusterError,
     Denied,
@@ -29,6 +28,7 @@ from fluence_extender.cluster.errors import (
 from fluence_extender.cluster.pacing import STANDARD, Backoff, Timing, jittered
 from fluence_extender.cluster.port import Changed, Listed, Sink, Watched
 from fluence_extender.cluster.sources import Source
+from fluence_extender.objects.meta import ListPage, decode_event, decode_headed, decode_page
 
 log = structlog.get_logger(__name__)
 
@@ -224,7 +224,7 @@ class ListWatch:
             return
         decoded = self.source.decode(raw)
         deleted = event.type == "DELETED"
-        self._sink(self.source.removal(decoded) if deleted else Changed(self.source.kind, decoded))
+        self._sink(self.source.removal(decoded) if deleted else Changed(decoded))
         self._version = (
             getattr(decoded, "resource_version", "") or decode_headed(raw).metadata.resource_version
         )

@@ -16,10 +16,10 @@ from fluence_extender.cluster.bodies import (
 )
 from fluence_extender.cluster.connection import MERGE_PATCH, ApiRequest, Connection
 from fluence_extender.cluster.errors import Gone
-from fluence_extender.cluster.port import Json, Kind
+from fluence_extender.cluster.port import Json
 from fluence_extender.cluster.sources import Discovery
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import PodGroup
 
 DISCOVERY_INTERVAL = 30.0
 """Seconds until the API server is asked again which PodGroups it serves."""
@@ -109,7 +109,7 @@ class ApiPodGroups:
         return pod_group_path(await self._listed(type(group)), group.namespace, group.name)
 
     async def _listed(self, kind: type[AnyPodGroup]) -> str:
-        found = await self._discovery.find(Kind.POD_GROUP if kind is PodGroup else Kind.COSCHEDULING_GROUP)
+        found = await self._discovery.find(PodGroup if kind is PodGroup else CoschedulingGroup)
         if found is None:
             raise Gone("no PodGroups are served any more", 404)
         return found

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.kinds.registry import KINDS
+from fluence_extender.kinds.resumable import Resumable
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.devices import (
     DeviceClass,
     DeviceObject,
@@ -21,7 +25,7 @@ from fluence_extender.model.devices import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import (
+from fluence_extender.objects.queues import (
     KueueQueue,
     Namespace,
     NodeReservation,
@@ -30,55 +34,10 @@ from fluence_extender.model.queue import (
     QueueStatus,
     ReservationStatus,
 )
-from fluence_extender.model.resource_quota import ResourceQuota
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    LeaderWorkerSet,
-    MemberStatus,
-    MpiJob,
-    PodGroup,
-    RayCluster,
-    RayJob,
-    ReplicaSet,
-    Resumable,
-    StatefulSet,
-    TrainJob,
-    Workload,
-)
+from fluence_extender.objects.resource_quota import ResourceQuota
 
 Json = dict[str, Any]
 Group = TypeVar("Group")
-
-
-class Kind(StrEnum):
-    """The kinds that are watched."""
-
-    NODE = "node"
-    POD = "pod"
-    JOB = "job"
-    REPLICA_SET = "replicaset"
-    STATEFUL_SET = "statefulset"
-    POD_GROUP = "podgroup"
-    COSCHEDULING_GROUP = "coscheduling-podgroup"
-    JOB_SET = "jobset"
-    LEADER_WORKER_SET = "leaderworkerset"
-    MPI_JOB = "mpijob"
-    RAY_CLUSTER = "raycluster"
-    TRAIN_JOB = "trainjob"
-    RAY_JOB = "rayjob"
-    QUEUE = "queue"
-    RESERVATION = "reservation"
-    NAMESPACE = "namespace"
-    PRIORITY_CLASS = "priorityclass"
-    RESOURCE_QUOTA = "resourcequota"
-    KUEUE_QUEUE = "kueue-localqueue"
-    RESOURCE_SLICE = "resourceslice"
-    DEVICE_CLASS = "deviceclass"
-    RESOURCE_CLAIM = "resourceclaim"
-    RESOURCE_CLAIM_TEMPLATE = "resourceclaimtemplate"
-    RESOURCES_FILE = "resources-file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,38 +51,23 @@ class ResourcesFile:
 QueueObject = Queue | NodeReservation | Namespace | PriorityClass | KueueQueue
 Watched = Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject | ResourceQuota
 
-WORKLOADS: Mapping[Kind, type[Workload]] = {
-    Kind.JOB: Job,
-    Kind.REPLICA_SET: ReplicaSet,
-    Kind.STATEFUL_SET: StatefulSet,
-    Kind.POD_GROUP: PodGroup,
-    Kind.COSCHEDULING_GROUP: CoschedulingGroup,
-    Kind.JOB_SET: JobSet,
-    Kind.LEADER_WORKER_SET: LeaderWorkerSet,
-    Kind.MPI_JOB: MpiJob,
-    Kind.RAY_CLUSTER: RayCluster,
-    Kind.TRAIN_JOB: TrainJob,
-    Kind.RAY_JOB: RayJob,
-}
-"""The kinds that determine how large gangs are, and those of which operators make them."""
+Kind = type[Watched]
+"""A kind that is watched, by the class of its values."""
 
-QUEUE_KINDS: Mapping[Kind, type[QueueObject]] = {
-    Kind.QUEUE: Queue,
-    Kind.RESERVATION: NodeReservation,
-    Kind.NAMESPACE: Namespace,
-    Kind.PRIORITY_CLASS: PriorityClass,
-    Kind.KUEUE_QUEUE: KueueQueue,
-}
+WORKLOADS: tuple[type[Workload], ...] = tuple(kind.values for kind in KINDS)
+
+QUEUE_KINDS: tuple[type[QueueObject], ...] = (Queue, NodeReservation, Namespace, PriorityClass, KueueQueue)
 """The kinds that determine which queue a pod is in, and what is reserved by administrators."""
 
-
-DEVICE_KINDS: Mapping[Kind, type[DeviceObject]] = {
-    Kind.RESOURCE_SLICE: ResourceSlice,
-    Kind.DEVICE_CLASS: DeviceClass,
-    Kind.RESOURCE_CLAIM: ResourceClaim,
-    Kind.RESOURCE_CLAIM_TEMPLATE: ResourceClaimTemplate,
-}
+DEVICE_KINDS: tuple[type[DeviceObject], ...] = (
+    ResourceSlice,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 """The kinds that say which devices nodes have, and which of them pods claim."""
+
+WATCHED: tuple[Kind, ...] = (Node, Pod, *WORKLOADS, *QUEUE_KINDS, ResourceQuota, *DEVICE_KINDS, ResourcesFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +83,24 @@ class Listed:
 class Changed:
     """One object was added or modified."""
 
-    kind: Kind
     object: Watched
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the object."""
+        return type(self.object)
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
     """One object was deleted; ``object`` is its last known state."""
 
-    kind: Kind
     object: Watched
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the object."""
+        return type(self.object)
 
 
 Observation = Listed | Changed | Deleted
@@ -163,7 +115,7 @@ def follow_pods(
     ``known`` are the uids of the caller's pods. Those that a list lacks are dropped. Return whether the observation is
     about pods.
     """
-    if observation.kind is not Kind.POD:
+    if observation.kind is not Pod:
         return False
     if isinstance(observation, Listed):
         listed = {one.uid: one for one in observation.objects if isinstance(one, Pod)}

@@ -14,13 +14,13 @@ import structlog
 
 from fluence_extender.cluster.budgets import Budget, decode_budgets
 from fluence_extender.cluster.connection import ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import decode_headed, decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Gone, PodsUnknown
 from fluence_extender.cluster.port import Json, Lease, OwnPods, TriedPod
 from fluence_extender.model.names import SCHEDULER_NAMES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.requirement import NEEDS, is_too_old
+from fluence_extender.objects.meta import decode_headed, decode_page
 
 log = structlog.get_logger(__name__)
 

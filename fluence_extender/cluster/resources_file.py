@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from fluence_extender.cluster.errors import ResourcesFileError
-from fluence_extender.cluster.port import Changed, Kind, Listed, ResourcesFile, Sink
+from fluence_extender.cluster.port import Changed, Listed, ResourcesFile, Sink
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class FileWatch:
         """Send the sink the file, then each change, until cancelled. Raise `ResourcesFileError` at the start."""
         stamp = _stamp(self._path)
         sent = await asyncio.to_thread(read_resources_file, self._path)
-        self._sink(Listed(Kind.RESOURCES_FILE, (sent,)))
+        self._sink(Listed(ResourcesFile, (sent,)))
         self.synced.set()
         last_read = sent
         while True:
@@ -57,7 +57,7 @@ class FileWatch:
             now = await asyncio.to_thread(self._read_again, sent)
             if now == last_read and now != sent:
                 sent = now
-                self._sink(Changed(Kind.RESOURCES_FILE, sent))
+                self._sink(Changed(sent))
             last_read = now
 
     def _read_again(self, last: ResourcesFile) -> ResourcesFile:

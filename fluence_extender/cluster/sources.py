@@ -9,7 +9,7 @@ groups, read now and then, answers for all optional kinds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,31 +22,30 @@ from fluence_extender.cluster.decode.devices import (
     decode_resource_claim_template,
     decode_resource_slice,
 )
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.node import config_map_source, decode_node, decode_resources_file
-from fluence_extender.cluster.decode.operators import (
-    decode_job_set,
-    decode_leader_worker_set,
-    decode_mpi_job,
-    decode_ray_cluster,
-    decode_ray_job,
-    decode_train_job,
-)
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
-from fluence_extender.cluster.decode.queue import (
-    decode_kueue_queue,
-    decode_namespace,
-    decode_priority_class,
-    decode_queue,
-    decode_reservation,
-)
-from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
-from fluence_extender.cluster.decode.resource_quota import decode_resource_quota
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.pacing import STANDARD, Timing
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Observation, ResourcesFile, Watched
+from fluence_extender.kinds.registry import KINDS
+from fluence_extender.kinds.served import Api
+from fluence_extender.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from fluence_extender.model.names import DOMAIN, QUEUE_VERSION, RESOURCES_CONFIGMAP
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.objects.queues import (
+    KueueQueue,
+    Namespace,
+    NodeReservation,
+    PriorityClass,
+    Queue,
+    read_kueue_queue,
+    read_namespace,
+    read_priority_class,
+    read_queue,
+    read_reservation,
+)
+from fluence_extender.objects.resource_quota import ResourceQuota, read_resource_quota
 
 GROUPS = "/apis"
 RESOURCE = "resource.k8s.io"
@@ -54,51 +53,31 @@ ATTEMPT = "find out what is served"
 Decoder = Callable[[bytes], Watched]
 
 
-@dataclass(frozen=True, slots=True)
-class OptionalKind:
-    """A kind that the API server may serve.
-
-    ``resource`` is its plural, ``versions`` are the versions that the decoder reads, the preferred one first.
-    """
-
-    group: str
-    resource: str
-    versions: tuple[str, ...]
-    decode: Decoder
-
-    @property
-    def name(self) -> str:
-        """Its name in messages and in RBAC rules."""
-        return f"{self.resource}.{self.group}"
-
-
-OPTIONAL: dict[Kind, OptionalKind] = {
-    Kind.POD_GROUP: OptionalKind(
-        "scheduling.k8s.io", "podgroups", ("v1", "v1beta1", "v1alpha3", "v1alpha2"), decode_pod_group
-    ),
-    Kind.COSCHEDULING_GROUP: OptionalKind(
-        "scheduling.x-k8s.io", "podgroups", ("v1alpha1",), decode_coscheduling_group
-    ),
-    Kind.JOB_SET: OptionalKind("jobset.x-k8s.io", "jobsets", ("v1", "v1beta1", "v1alpha2"), decode_job_set),
-    Kind.LEADER_WORKER_SET: OptionalKind(
-        "leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",), decode_leader_worker_set
-    ),
-    Kind.MPI_JOB: OptionalKind("kubeflow.org", "mpijobs", ("v2beta1",), decode_mpi_job),
-    Kind.RAY_CLUSTER: OptionalKind("ray.io", "rayclusters", ("v1",), decode_ray_cluster),
-    Kind.TRAIN_JOB: OptionalKind("trainer.kubeflow.org", "trainjobs", ("v1alpha1",), decode_train_job),
-    Kind.RAY_JOB: OptionalKind("ray.io", "rayjobs", ("v1",), decode_ray_job),
-    Kind.QUEUE: OptionalKind(DOMAIN, "queues", (QUEUE_VERSION,), decode_queue),
-    Kind.RESERVATION: OptionalKind(DOMAIN, "reservations", (QUEUE_VERSION,), decode_reservation),
-    Kind.KUEUE_QUEUE: OptionalKind(
-        "kueue.x-k8s.io", "localqueues", ("v1beta2", "v1beta1"), decode_kueue_queue
-    ),
-    Kind.RESOURCE_SLICE: OptionalKind(RESOURCE, "resourceslices", ("v1",), decode_resource_slice),
-    Kind.DEVICE_CLASS: OptionalKind(RESOURCE, "deviceclasses", ("v1",), decode_device_class),
-    Kind.RESOURCE_CLAIM: OptionalKind(RESOURCE, "resourceclaims", ("v1",), decode_resource_claim),
-    Kind.RESOURCE_CLAIM_TEMPLATE: OptionalKind(
-        RESOURCE, "resourceclaimtemplates", ("v1",), decode_resource_claim_template
-    ),
+REQUIRED: Mapping[Kind, tuple[str, Decoder]] = {
+    Node: ("/api/v1/nodes", decode_node),
+    Pod: ("/api/v1/pods", decode_pod),
+    Namespace: ("/api/v1/namespaces", read_namespace),
+    PriorityClass: ("/apis/scheduling.k8s.io/v1/priorityclasses", read_priority_class),
+    ResourceQuota: ("/api/v1/resourcequotas", read_resource_quota),
+    **{
+        kind.values: (f"/apis/{kind.api.api_version}/{kind.api.plural}", kind.decode)
+        for kind in KINDS
+        if not kind.api.optional
+    },
 }
+"""The kinds that every API server serves: the path of the list of all objects, and their decoder."""
+
+OPTIONAL: Mapping[Kind, tuple[Api, Decoder]] = {
+    **{kind.values: (kind.api, kind.decode) for kind in KINDS if kind.api.optional},
+    Queue: (Api("Queue", DOMAIN, (QUEUE_VERSION,)), read_queue),
+    NodeReservation: (Api("Reservation", DOMAIN, (QUEUE_VERSION,)), read_reservation),
+    KueueQueue: (Api("LocalQueue", "kueue.x-k8s.io", ("v1beta2", "v1beta1")), read_kueue_queue),
+    ResourceSlice: (Api("ResourceSlice", RESOURCE), decode_resource_slice),
+    DeviceClass: (Api("DeviceClass", RESOURCE), decode_device_class),
+    ResourceClaim: (Api("ResourceClaim", RESOURCE), decode_resource_claim),
+    ResourceClaimTemplate: (Api("ResourceClaimTemplate", RESOURCE), decode_resource_claim_template),
+}
+"""The kinds that an API server may serve: the API that serves them, and their decoder."""
 
 
 class _Version(msgspec.Struct):
@@ -134,12 +113,12 @@ class Discovery:
 
     async def find(self, kind: Kind) -> str | None:
         """Return the path that lists all objects of the kind, None if it isn't served. Raise `ClusterError`."""
-        wanted = OPTIONAL[kind]
+        wanted, _ = OPTIONAL[kind]
         served = (await self._groups()).get(wanted.group, frozenset())
         for version in wanted.versions:
             path = f"{GROUPS}/{wanted.group}/{version}"
-            if version in served and await self._has(path, wanted.resource):
-                return f"{path}/{wanted.resource}"
+            if version in served and await self._has(path, wanted.plural):
+                return f"{path}/{wanted.plural}"
         return None
 
     async def _groups(self) -> dict[str, frozenset[str]]:
@@ -183,7 +162,7 @@ class Source:
 
     def removal(self, last: Watched) -> Observation:
         """Return the observation of a deleted object; ``last`` is its last known state."""
-        return Changed(self.kind, self.absent[0]) if self.absent else Deleted(self.kind, last)
+        return Changed(self.absent[0]) if self.absent else Deleted(last)
 
 
 def _at(path: str) -> Callable[[], Awaitable[str | None]]:
@@ -198,32 +177,24 @@ def sources(connection: Connection, timing: Timing = STANDARD) -> list[Source]:
     discovery = Discovery(connection, timing.rediscover / 2)
 
     return [
-        Source(Kind.NODE, "nodes", _at("/api/v1/nodes"), decode_node),
-        Source(Kind.POD, "pods", _at("/api/v1/pods"), decode_pod),
-        Source(Kind.JOB, "jobs.batch", _at("/apis/batch/v1/jobs"), decode_job),
-        Source(Kind.REPLICA_SET, "replicasets.apps", _at("/apis/apps/v1/replicasets"), decode_replica_set),
-        Source(
-            Kind.STATEFUL_SET, "statefulsets.apps", _at("/apis/apps/v1/statefulsets"), decode_stateful_set
-        ),
-        Source(Kind.NAMESPACE, "namespaces", _at("/api/v1/namespaces"), decode_namespace),
-        Source(
-            Kind.PRIORITY_CLASS,
-            "priorityclasses.scheduling.k8s.io",
-            _at("/apis/scheduling.k8s.io/v1/priorityclasses"),
-            decode_priority_class,
-        ),
-        Source(Kind.RESOURCE_QUOTA, "resourcequotas", _at("/api/v1/resourcequotas"), decode_resource_quota),
+        *(Source(kind, _resource(path), _at(path), decode) for kind, (path, decode) in REQUIRED.items()),
         *(
-            Source(kind, one.name, partial(discovery.find, kind), one.decode)
-            for kind, one in OPTIONAL.items()
+            Source(kind, api.resource, partial(discovery.find, kind), decode)
+            for kind, (api, decode) in OPTIONAL.items()
         ),
     ]
+
+
+def _resource(path: str) -> str:
+    """Return the name of a resource in messages and in RBAC rules."""
+    group, _, plural = path.removeprefix("/apis/").rpartition("/")
+    return plural if path.startswith("/api/") else f"{plural}.{group.partition('/')[0]}"
 
 
 def config_map(namespace: str) -> Source:
     """Return the ConfigMap that holds resources.yaml; while there is none, it is a `ResourcesFile` without text."""
     return Source(
-        Kind.RESOURCES_FILE,
+        ResourcesFile,
         f"configmaps/{RESOURCES_CONFIGMAP} in namespace {namespace}",
         _at(f"/api/v1/namespaces/{namespace}/configmaps"),
         decode_resources_file,

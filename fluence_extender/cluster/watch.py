@@ -14,7 +14,7 @@ from fluence_extender.cluster.connection import ApiRequest, Connection, connect
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.listwatch import ListWatch
 from fluence_extender.cluster.pacing import STANDARD, Timing, jittered
-from fluence_extender.cluster.port import Kind, Listed, Observation, Sink, Watched
+from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile, Sink, Watched
 from fluence_extender.cluster.resources_file import FileWatch, read_resources_file
 from fluence_extender.cluster.sources import config_map, sources
 
@@ -55,7 +55,7 @@ class Watcher:
             if self._file is not None:
                 tasks.create_task(self._file.run(), name="watch resources file")
             for kind, watch in self._watches.items():
-                tasks.create_task(watch.run(), name=f"watch {kind}")
+                tasks.create_task(watch.run(), name=f"watch {kind.__name__}")
             tasks.create_task(self._beat(), name="heartbeat")
 
     async def synced(self, *kinds: Kind) -> None:
@@ -70,7 +70,7 @@ class Watcher:
     def _events(self, kinds: Sequence[Kind]) -> list[asyncio.Event]:
         events = {kind: watch.synced for kind, watch in self._watches.items()}
         if self._file is not None:
-            events[Kind.RESOURCES_FILE] = self._file.synced
+            events[ResourcesFile] = self._file.synced
         return [events[kind] for kind in (kinds or tuple(events))]
 
     def staleness(self, *kinds: Kind) -> float:

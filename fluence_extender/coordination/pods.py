@@ -14,13 +14,13 @@ from urllib.parse import quote
 import msgspec
 
 from fluence_extender.cluster.connection import STRATEGIC_PATCH, ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.cluster.port import Json
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
+from fluence_extender.objects.meta import decode_page
 
 PAGE = 500
 

@@ -6,12 +6,12 @@ do on a real API server.
 
 from __future__ import annotations
 
+from fluence_extender.apiserver.defaults import AdmissionObjects, with_defaults
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.embeddedcluster.classes import classify, take_off_copies
 from fluence_extender.embeddedcluster.planned_nodes import planned_node
 from fluence_extender.embeddedcluster.suspension import suspend_if_it_waits
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.kinds.defaults import AdmissionObjects, with_defaults
 from fluence_extender.model.pod import Pod
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
 from fluence_extender.webhook.draft import Draft

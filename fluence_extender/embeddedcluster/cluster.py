@@ -14,19 +14,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
+from msgspec import structs
+
+from fluence_extender.apiserver.defaults import AdmissionObjects
 from fluence_extender.cluster.budgets import Budget
-from fluence_extender.cluster.errors import (
-    AlreadyBound,
-    Conflict,
-    Disrupted,
-    Gone,
-    PodsUnknown,
-)
+from fluence_extender.cluster.errors import AlreadyBound, Conflict, Disrupted, Gone, PodsUnknown
 from fluence_extender.cluster.port import (
     BINDS_FOR,
-    DEVICE_KINDS,
-    QUEUE_KINDS,
-    WORKLOADS,
+    WATCHED,
     Changed,
     Deleted,
     EvictionBlock,
@@ -42,15 +37,17 @@ from fluence_extender.cluster.port import (
 from fluence_extender.embeddedcluster.kept_objects import KeptObjects
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.kinds.defaults import AdmissionObjects
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.kinds.resumable import SENT_BACK, Resumable
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.devices import DeviceClass, ResourceSlice
-from fluence_extender.model.names import (
-    KEEPING,
-    MET_ANNOTATION,
-)
+from fluence_extender.model.names import KEEPING, MET_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import (
+from fluence_extender.model.submission import met_record
+from fluence_extender.objects.queues import (
+    KueueQueue,
     Namespace,
     NodeReservation,
     PriorityClass,
@@ -58,27 +55,7 @@ from fluence_extender.model.queue import (
     QueueStatus,
     ReservationStatus,
 )
-from fluence_extender.model.resource_quota import ResourceQuota
-from fluence_extender.model.submission import met_record
-from fluence_extender.model.workload import (
-    SENT_BACK,
-    CoschedulingGroup,
-    Job,
-    MemberStatus,
-    PodGroup,
-    Resumable,
-    Workload,
-)
 
-KINDS: dict[type, Kind] = {
-    Node: Kind.NODE,
-    Pod: Kind.POD,
-    ResourcesFile: Kind.RESOURCES_FILE,
-    **{workload: kind for kind, workload in WORKLOADS.items()},
-    **{thing: kind for kind, thing in QUEUE_KINDS.items()},
-    **{thing: kind for kind, thing in DEVICE_KINDS.items()},
-    ResourceQuota: Kind.RESOURCE_QUOTA,
-}
 _parsed = lru_cache(maxsize=1)(parse_resources)
 
 Key = tuple[str, str]
@@ -121,8 +98,8 @@ class EmbeddedCluster:
         self.kept = KeptObjects()
         self.objects = AdmissionObjects()
         self.budgets: Sequence[Budget] | None = ()
-        self.unserved = {Kind.KUEUE_QUEUE}
-        self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
+        self.unserved: set[Kind] = {KueueQueue}
+        self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in WATCHED}
         self._sinks: list[Sink] = []
         self._version = 0
         for one in objects:
@@ -141,20 +118,18 @@ class EmbeddedCluster:
                 if isinstance(one, Pod)
                 else replace(one, version=version)
             )
-        kind = KINDS[type(one)]
-        self._objects[kind][_key(one)] = stored
-        self._send(Changed(kind, stored))
+        self._objects[type(one)][_key(one)] = stored
+        self._send(Changed(stored))
 
     def remove(self, one: Watched) -> None:
         """Delete an object at once (a pod: with grace period 0)."""
-        kind = KINDS[type(one)]
-        last = self._objects[kind].pop(_key(one), None)
+        last = self._objects[type(one)].pop(_key(one), None)
         if last is None:
             return
         if isinstance(last, ResourcesFile):
-            self._send(Changed(kind, ResourcesFile(last.source, None)))
+            self._send(Changed(ResourcesFile(last.source, None)))
         else:
-            self._send(Deleted(kind, last))
+            self._send(Deleted(last))
 
     def delete(self, pod: Pod) -> None:
         """Delete a pod gracefully: a bound pod stays, terminating, until `reap`."""
@@ -179,14 +154,14 @@ class EmbeddedCluster:
 
     def pod(self, pod: Pod) -> Pod:
         """Return the current pod of that name and uid. Raise `Gone`."""
-        now = self._objects[Kind.POD].get(_key(pod))
+        now = self._objects[Pod].get(_key(pod))
         if not isinstance(now, Pod) or now.uid != pod.uid:
             raise Gone(f"pod {pod.key} (uid {pod.uid}) is gone", 404)
         return now
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         """Return the object of that kind and name, None if there is none."""
-        found = self._objects[KINDS[kind]].get((namespace, name))
+        found = self._objects[kind].get((namespace, name))
         return found if isinstance(found, kind) else None
 
     def job(self, job: Waiting) -> Waiting:
@@ -198,19 +173,19 @@ class EmbeddedCluster:
 
     def pods(self) -> tuple[Pod, ...]:
         """Return all pods."""
-        return tuple(pod for pod in self._objects[Kind.POD].values() if isinstance(pod, Pod))
+        return tuple(pod for pod in self._objects[Pod].values() if isinstance(pod, Pod))
 
     def jobs(self) -> tuple[Job, ...]:
         """Return all Jobs."""
-        return tuple(job for job in self._objects[Kind.JOB].values() if isinstance(job, Job))
+        return tuple(job for job in self._objects[Job].values() if isinstance(job, Job))
 
     def nodes(self) -> tuple[Node, ...]:
         """Return all nodes."""
-        return tuple(node for node in self._objects[Kind.NODE].values() if isinstance(node, Node))
+        return tuple(node for node in self._objects[Node].values() if isinstance(node, Node))
 
     def watch(self, sink: Sink) -> None:
         """Send ``sink`` a list of each kind, then every change."""
-        for kind in Kind:
+        for kind in WATCHED:
             sink(self._list(kind))
         self._sinks.append(sink)
 
@@ -221,7 +196,7 @@ class EmbeddedCluster:
     @property
     def resources(self) -> VirtualResources:
         """The virtual resources."""
-        file = self._objects[Kind.RESOURCES_FILE].get(("", ""))
+        file = self._objects[ResourcesFile].get(("", ""))
         text = file.text if isinstance(file, ResourcesFile) else None
         return _parsed(text or "")
 
@@ -231,7 +206,7 @@ class EmbeddedCluster:
 
     def _list(self, kind: Kind) -> Listed:
         objects = tuple(self._objects[kind].values())
-        if kind is Kind.RESOURCES_FILE and not objects:
+        if kind is ResourcesFile and not objects:
             objects = (ResourcesFile("memory", None),)
         return Listed(kind, objects, served=kind not in self.unserved)
 
@@ -306,7 +281,7 @@ class EmbeddedCluster:
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:
         """See `Cluster.keep_node`."""
         await self._begin("keep_node", node.name)
-        now = self._objects[Kind.NODE].get(_key(node))
+        now = self._objects[Node].get(_key(node))
         if not isinstance(now, Node) or now.uid != node.uid:
             raise Gone(f"node {node.name} is gone", 404)
         others = [key for key in now.guards if key not in node.kept]
@@ -320,7 +295,7 @@ class EmbeddedCluster:
     async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
         """See `Cluster.report_members`."""
         key = group.namespace, group.name
-        now = self._objects[Kind.COSCHEDULING_GROUP].get(key)
+        now = self._objects[CoschedulingGroup].get(key)
         if not isinstance(now, CoschedulingGroup) or now.uid != group.uid:
             raise Gone(f"PodGroup {group.namespace}/{group.name} is gone", 404)
         self.put(replace(now, status=status))
@@ -328,11 +303,11 @@ class EmbeddedCluster:
     async def report_queue(self, queue: Queue, status: QueueStatus) -> None:
         """See `Cluster.report_queue`."""
         now = self._cluster_wide(queue)
-        self.put(replace(now, status=status, stopped_since=status.stopped_since))
+        self.put(structs.replace(now, status=status, stopped_since=status.stopped_since))
 
     async def report_reservation(self, reservation: NodeReservation, status: ReservationStatus) -> None:
         """See `Cluster.report_reservation`."""
-        self.put(replace(self._cluster_wide(reservation), status=status))
+        self.put(structs.replace(self._cluster_wide(reservation), status=status))
 
     async def report_job(self, job: Job, why: str) -> None:
         """See `Cluster.report_job`."""
@@ -385,7 +360,7 @@ class EmbeddedCluster:
 
     def _cluster_wide(self, thing: ClusterWide) -> ClusterWide:
         """Return the current Queue or Reservation. Raise `Gone`."""
-        now = self._objects[KINDS[type(thing)]].get(_key(thing))
+        now = self._objects[type(thing)].get(_key(thing))
         if not isinstance(now, type(thing)) or now.uid != thing.uid:
             raise Gone(f"{thing.name} is gone", 404)
         return now

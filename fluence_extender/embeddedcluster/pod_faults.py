@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fluence_extender.apiserver.selectors import selector_faults
 from fluence_extender.cluster.port import Json
-from fluence_extender.kinds.selectors import selector_faults
 from fluence_extender.model.quantity import InvalidQuantity, nanos
 from fluence_extender.model.requests import is_extended
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY

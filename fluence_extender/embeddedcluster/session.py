@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from fluence_extender.apiserver.defaults import PodRefused
+from fluence_extender.apiserver.fields import field_faults
 from fluence_extender.cluster.budgets import Budget
 from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.port import Json, Kind, Lease, OwnPods, Sink, TriedPod, TryPod
 from fluence_extender.embeddedcluster.admission import admitted
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.pod_faults import faults
-from fluence_extender.kinds.defaults import PodRefused
-from fluence_extender.kinds.fields import field_faults
 from fluence_extender.webhook.contract import Outcome
 from fluence_extender.whatif.documents import as_json
 

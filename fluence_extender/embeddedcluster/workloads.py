@@ -15,29 +15,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fluence_extender.cluster.decode.job import merged
-from fluence_extender.cluster.decode.queue import decode_queue, decode_reservation
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.port import Deleted, Listed, Observation
 from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.kinds.job import BACKOFF_LIMIT, Job, merged
 from fluence_extender.kinds.pod_sets import BadManifest
-from fluence_extender.kinds.registry import pod_maker
+from fluence_extender.kinds.registry import describing, pod_maker
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.names import NODES_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.queue import NodeReservation, Queue
-from fluence_extender.model.workload import BACKOFF_LIMIT, Job, Workload
+from fluence_extender.objects.queues import NodeReservation, Queue, read_queue, read_reservation
 from fluence_extender.whatif.documents import Manifest, as_json
-from fluence_extender.whatif.manifests import workload
 
 SUFFIXES = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of which Kubernetes makes the last part of a pod's name."""
 
 
 QUEUE_OBJECTS: Mapping[str, Callable[[bytes], Queue | NodeReservation]] = {
-    "Queue": decode_queue,
-    "Reservation": decode_reservation,
+    "Queue": read_queue,
+    "Reservation": read_reservation,
 }
 
 
@@ -90,7 +88,8 @@ class EmbeddedWorkloads:
         maker = pod_maker(manifest)
         if maker is not None and manifest["kind"] == "Job":
             manifest = admit_job(manifest)
-        described = workload(manifest["kind"], as_json(manifest))
+        kind = describing(str(manifest.get("apiVersion") or ""), manifest["kind"])
+        described = kind.decode(as_json(manifest)) if kind is not None else None
         if maker is None and described is None:
             raise BadManifest(f"the embedded cluster has no controller for {manifest['kind']} {meta['name']}")
         if isinstance(described, Job):
@@ -98,7 +97,7 @@ class EmbeddedWorkloads:
         if described is not None:
             self._cluster.put(described)
         if maker is not None:
-            sets = maker.pods(manifest)
+            sets = maker(manifest)
             pods = [pod for one in sets if one.count for pod in one.pods(meta["namespace"])]
             self._control(manifest, pods, described)
 

@@ -15,7 +15,6 @@ from itertools import islice
 from fluence_extender.cluster.port import (
     DEVICE_KINDS,
     QUEUE_KINDS,
-    WORKLOADS,
     Changed,
     Deleted,
     Kind,
@@ -41,12 +40,15 @@ from fluence_extender.gangs.queue.endings import Endings
 from fluence_extender.gangs.reporting.accounts import PodAccounts
 from fluence_extender.gangs.reporting.status import QueueReports
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.resumable import Resumable
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Namespace
-from fluence_extender.model.workload import Job, Resumable, Workload
+from fluence_extender.objects.queues import KueueQueue, Namespace
+from fluence_extender.objects.resource_quota import ResourceQuota
 from fluence_extender.placement.chooser import NodeChooser
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
@@ -142,22 +144,22 @@ class Controller:
     def observe(self, seen: Observation) -> None:
         """Take in one observation."""
         if seen.kind in QUEUE_KINDS:
-            if seen.kind is Kind.NAMESPACE:
+            if seen.kind is Namespace:
                 self._observe_namespaces(seen)
             self._observe_queues(seen)
             return
         if seen.kind in DEVICE_KINDS:
             self._observe_devices(seen)
             return
-        if seen.kind is Kind.RESOURCE_QUOTA:
+        if seen.kind is ResourceQuota:
             self.lifecycle.namespace_quotas.observe(seen)
             return
         match seen:
             case Listed(kind, objects, served):
                 self._listed(kind, objects, served)
-            case Changed(_, observed):
+            case Changed(observed):
                 self._put(observed)
-            case Deleted(_, observed):
+            case Deleted(observed):
                 self._drop(observed)
 
     def _observe_namespaces(self, seen: Observation) -> None:
@@ -181,7 +183,7 @@ class Controller:
         settings = self.queue.settings
         before = settings.revision
         settings.observe(seen)
-        if seen.kind is Kind.KUEUE_QUEUE and settings.revision != before:
+        if seen.kind is KueueQueue and settings.revision != before:
             for job in self.registry.workloads.all(Job).values():
                 self._put(job)
         if settings.revision != before:
@@ -192,12 +194,12 @@ class Controller:
     def _observe_devices(self, seen: Observation) -> None:
         """Take in slices, classes and ResourceClaims, and then again the nodes and pods that they affect."""
         match seen:
-            case Listed(kind, objects):
+            case Listed(kind, objects) if issubclass(kind, DeviceObject):
                 devices = [device for device in objects if isinstance(device, DeviceObject)]
-                touched = self.devices.replace_all(DEVICE_KINDS[kind], devices)
-            case Changed(_, device) if isinstance(device, DeviceObject):
+                touched = self.devices.replace_all(kind, devices)
+            case Changed(device) if isinstance(device, DeviceObject):
                 touched = self.devices.put(device)
-            case Deleted(_, device) if isinstance(device, DeviceObject):
+            case Deleted(device) if isinstance(device, DeviceObject):
                 touched = self.devices.drop(device)
             case _:
                 return
@@ -229,20 +231,20 @@ class Controller:
     def _listed(self, kind: Kind, objects: Iterable[object], served: bool) -> None:
         """Take in all objects of a kind, and drop those that are gone."""
         listed = tuple(objects)
-        if kind is Kind.POD:
+        if kind is Pod:
             self._look_version = 0
             uids = {pod.uid for pod in listed if isinstance(pod, Pod)}
             for pod in [pod for pod in self._pods.values() if pod.uid not in uids and not pod.expected]:
                 self._drop(pod)
-        elif kind is Kind.NODE:
+        elif kind is Node:
             names = {node.name for node in listed if isinstance(node, Node)}
             for node in [node for name, node in self.eligibility.nodes.items() if name not in names]:
                 self._drop(node)
-        elif kind in WORKLOADS:
+        elif issubclass(kind, Workload):
             workloads = [workload for workload in listed if isinstance(workload, Workload)]
-            self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
-            if issubclass(WORKLOADS[kind], Resumable):
-                self._list_jobs(WORKLOADS[kind], [job for job in workloads if isinstance(job, Resumable)])
+            self.registry.replace_workloads(kind, workloads, served)
+            if issubclass(kind, Resumable):
+                self._list_jobs(kind, [job for job in workloads if isinstance(job, Resumable)])
             return
         for observed in listed:
             self._put(observed)

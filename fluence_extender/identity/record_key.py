@@ -20,7 +20,7 @@ import structlog
 
 from fluence_extender.cluster.errors import ClusterError, Conflict
 from fluence_extender.cluster.port import Json, Objects
-from fluence_extender.model.seal import KEY_BYTES, Seal
+from fluence_extender.room.records import KEY_BYTES, Seal
 
 log = structlog.get_logger(__name__)
 

@@ -14,11 +14,14 @@ from typing import Any
 
 Json = dict[str, Any]
 
+
 NAMED_IN_TEMPLATES = ("labels", "annotations")
 """The metadata of a template that its pods get."""
 
+
 LONGEST_NAME = 63
 """Characters of a trial's name, as of a hostname."""
+
 
 TRIAL_SUFFIX = "trial"
 """The last part of the name of a pod that is tried. Generated names have no vowels, so none is the same."""
@@ -135,3 +138,13 @@ def count_of(value: Any, default: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadManifest(f"{value!r} is not a number of pods")
     return value
+
+
+CLAIMS = "volumeClaimTemplates"
+
+
+def single_pod(pod: Json) -> Iterator[PodSet]:
+    """Yield a pod that no controller makes."""
+    owners = [one for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")]
+    member = SetMember(pod["metadata"]["name"], owner=owners[0] if owners else None)
+    yield PodSet(template_of(pod), 1, lambda: iter((member,)))

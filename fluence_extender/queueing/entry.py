@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.model.queue import PolicyName
+from fluence_extender.objects.queues import PolicyName
 
 Amounts = NDArray[np.int64]
 """An array of rows by resources, or one amount for each row."""

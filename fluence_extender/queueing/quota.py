@@ -23,7 +23,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from fluence_extender.model.quantity import written_amount
-from fluence_extender.model.queue import Queue
+from fluence_extender.objects.queues import Queue
 
 # The tree.
 

@@ -17,6 +17,7 @@ from fluence_extender.cluster.pacing import jittered
 from fluence_extender.cluster.port import Kind, Listed, Objects, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
 from fluence_extender.model.coordination import (
     CONSUMER_PRIORITY_CLASS,
     PRODUCER,
@@ -77,7 +78,7 @@ class ContextTracker(Reconciler[str]):
                 producer_groups=self._names.of_producers,
                 producer_like_groups=self._names.of_others,
             )
-        if isinstance(seen, Listed) and seen.kind in (Kind.POD_GROUP, Kind.COSCHEDULING_GROUP):
+        if isinstance(seen, Listed) and seen.kind in (PodGroup, CoschedulingGroup):
             self._served[seen.kind] = seen.served
             self.context = replace(self.context, groups=self._best_groups())
 
@@ -91,9 +92,9 @@ class ContextTracker(Reconciler[str]):
         return jittered(PERIOD)
 
     def _best_groups(self) -> GroupKind:
-        if self._served.get(Kind.POD_GROUP):
+        if self._served.get(PodGroup):
             return GroupKind.NATIVE
-        return GroupKind.COSCHEDULING if self._served.get(Kind.COSCHEDULING_GROUP) else GroupKind.NONE
+        return GroupKind.COSCHEDULING if self._served.get(CoschedulingGroup) else GroupKind.NONE
 
     async def _learn_image(self) -> None:
         with suppress(Denied):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions import kueue
-from fluence_extender.gangs.membership.conventions.membership import LARGEST_SIZE, LONGEST_SHOWN, number
+from fluence_extender.kinds.labels import GROUP_NAME
+from fluence_extender.kinds.membership import LARGEST_SIZE, LONGEST_SHOWN, number
 from fluence_extender.model.coordination import (
     CONSUMER,
     COORDINATION_ANNOTATION,
@@ -168,8 +168,8 @@ def _other_names(
 ) -> dict[str, str]:
     """Return the groups that the pod names by other conventions, each by the place that names it."""
     named = {f"label {key}": labels.get(key) for key in COSCHEDULING_NAMES}
-    named[f"label {kueue.GROUP_NAME}"] = labels.get(kueue.GROUP_NAME)
-    named[f"annotation {kueue.GROUP_NAME}"] = annotations.get(kueue.GROUP_NAME)
+    named[f"label {GROUP_NAME}"] = labels.get(GROUP_NAME)
+    named[f"annotation {GROUP_NAME}"] = annotations.get(GROUP_NAME)
     named["spec.schedulingGroup"] = (spec.get("schedulingGroup") or {}).get("podGroupName")
     return {place: name for place, name in named.items() if name}
 

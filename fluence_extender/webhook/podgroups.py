@@ -19,17 +19,18 @@ from typing import Protocol
 import structlog
 
 from fluence_extender.cluster.errors import Invalid
-from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation, follow_pods
+from fluence_extender.cluster.port import Changed, Kind, Listed, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
-from fluence_extender.gangs.membership.conventions import labelled
-from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.gang import Member, required_size
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.kinds.labels import sized
+from fluence_extender.kinds.membership import Membership, Workloads
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 
 log = structlog.get_logger(__name__)
 
@@ -44,8 +45,8 @@ Name = tuple[str, str]
 
 Group = PodGroup | CoschedulingGroup
 Ref = tuple[type[Group], Name]
-KINDS: dict[Kind, type[Group]] = {Kind.POD_GROUP: PodGroup, Kind.COSCHEDULING_GROUP: CoschedulingGroup}
-NEEDED = frozenset((Kind.POD, *KINDS))
+KINDS: tuple[type[Group], ...] = (PodGroup, CoschedulingGroup)
+NEEDED: frozenset[Kind] = frozenset((Pod, *KINDS))
 """The kinds that must be listed before it is certain that a group has no members or doesn't exist."""
 
 
@@ -216,12 +217,12 @@ class PodGroups:
         if seen.kind in KINDS:
             groups = {_ref(one): one for one in seen.objects if isinstance(one, Group)}
             for ref, group in list(self._groups.items()):
-                if ref[0] is KINDS[seen.kind] and ref not in groups:
+                if ref[0] is seen.kind and ref not in groups:
                     self._drop_group(group)
             for group in groups.values():
                 self._put_group(group)
-        elif seen.kind in WORKLOADS:
-            kind = WORKLOADS[seen.kind]
+        elif issubclass(seen.kind, Workload):
+            kind = seen.kind
             listed = {(one.namespace, one.name): one for one in seen.objects if isinstance(one, kind)}
             for name, workload in self._workloads.all(kind).items():
                 if name not in listed:
@@ -282,7 +283,7 @@ def linked_group(pod: Pod) -> Ref | None:
 
 
 def _by_label(pod: Pod, workloads: Workloads) -> Membership:
-    return labelled.sized(pod, workloads, GangKey(pod.namespace, pod.labels[GROUP_LABEL], Convention.LABEL))
+    return sized(pod, workloads, GangKey(pod.namespace, pod.labels[GROUP_LABEL], Convention.LABEL))
 
 
 def _ref(group: Group) -> Ref:

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from fluence_extender.kinds.faults import MODELS
-from fluence_extender.kinds.fields import as_sent
+from fluence_extender.apiserver.faults import MODELS
+from fluence_extender.apiserver.fields import as_sent
 from fluence_extender.kinds.pod_sets import BadManifest
 
 MOST_DOCUMENTS = 1_000

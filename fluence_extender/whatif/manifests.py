@@ -13,30 +13,23 @@ from typing import Any
 
 import msgspec
 
+from fluence_extender.apiserver.defaults import KINDS as ADMISSION_KINDS
+from fluence_extender.apiserver.defaults import AdmissionObjects
+from fluence_extender.apiserver.faults import object_fault
+from fluence_extender.cluster.decode.charge import decode_charge
 from fluence_extender.cluster.decode.devices import decode_resource_claim, decode_resource_claim_template
-from fluence_extender.cluster.decode.job import decode_job
-from fluence_extender.cluster.decode.operators import (
-    decode_job_set,
-    decode_leader_worker_set,
-    decode_mpi_job,
-    decode_ray_cluster,
-)
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
-from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
-from fluence_extender.cluster.decode.resource_quota import decode_charge
-from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.gang import Gang, Member, agreed_size
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
 from fluence_extender.gangs.queue.submissions import declared, submission_of
 from fluence_extender.gangs.reporting.remarks import other_priority
-from fluence_extender.kinds.defaults import KINDS as ADMISSION_KINDS
-from fluence_extender.kinds.defaults import AdmissionObjects
-from fluence_extender.kinds.faults import object_fault
-from fluence_extender.kinds.jobs import more_runs
+from fluence_extender.kinds.job import more_runs
+from fluence_extender.kinds.membership import Membership, Workloads
 from fluence_extender.kinds.pod_sets import BadManifest, PodSet
-from fluence_extender.kinds.registry import MADE_OF, NOT_UNDERSTOOD, POD_MAKERS, pod_maker
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.registry import MADE_OF, NOT_UNDERSTOOD, POD_MAKERS, describing, pod_maker
 from fluence_extender.kinds.replicas import LABELLED_KINDS
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import (
@@ -52,7 +45,6 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submission
 from fluence_extender.model.wording import shortened
-from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.documents import Manifest, NothingToSimulate, TooManyPods, as_json, reading
 from fluence_extender.whatif.remarks import (
@@ -244,13 +236,13 @@ def _add_templates(
     name, namespace, maker = (
         full_name(manifest),
         manifest["metadata"]["namespace"],
-        POD_MAKERS[manifest["kind"]],
+        POD_MAKERS[manifest["kind"]][1],
     )
     templates: list[Template] = []
     with reading(name, fault):
         if manifest.get("spec") is None:
             raise BadManifest("spec is missing")
-        for pods in list(maker.pods(manifest)):
+        for pods in list(maker(manifest)):
             if node := pods.template["spec"].get("nodeName"):
                 question.remarks.add_text(chosen_node(node), name)
             others.update({scheduler_of(pods.template)}.difference(SCHEDULER_NAMES))
@@ -310,9 +302,8 @@ def _nothing(result: ManifestQuestion) -> str:
     if more > 0:
         why.append(f"and {more} more")
     text = "; ".join(why) or "no object in these manifests makes a pod"
-    return (
-        f"nothing to simulate: {text}. Give pods, or one of {', '.join(list(POD_MAKERS)[1:] + list(MADE_OF))}"
-    )
+    kinds = sorted((POD_MAKERS.keys() | MADE_OF.keys()) - {"Pod"})
+    return f"nothing to simulate: {text}. Give pods, or one of {', '.join(kinds)}"
 
 
 def _named(manifests: Iterable[Manifest], namespace: str, notes: list[str]) -> Iterator[Manifest]:
@@ -419,7 +410,8 @@ def _pods(template: Template, trial: PodTrial, before: int, space: _Space) -> It
 
 def _workload(manifest: Manifest) -> Workload | None:
     """Return an object that describes gangs, None if it is another one."""
-    if manifest["kind"] not in _DECODED:
+    kind = describing(str(manifest.get("apiVersion") or ""), manifest["kind"])
+    if kind is None:
         return None
     meta = manifest["metadata"]
     if manifest["kind"] in LABELLED_KINDS:
@@ -432,7 +424,7 @@ def _workload(manifest: Manifest) -> Workload | None:
             ),
         }
     try:
-        return workload(manifest["kind"], as_json({**manifest, "metadata": meta}))
+        return kind.decode(as_json({**manifest, "metadata": meta}))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise BadManifest(f"{manifest['kind']} {manifest['metadata']['name']}: {error}") from error
 
@@ -460,21 +452,6 @@ def placed_by_us(pods: PodSet) -> PodSet:
     return replace(pods, template=template)
 
 
-class _Typed(msgspec.Struct, rename="camel"):
-    api_version: str = ""
-
-
-_typed = msgspec.json.Decoder(_Typed).decode
-
-
-def workload(kind: str, raw: bytes) -> Workload | None:
-    """Return an object that describes gangs, None for others. Raise `msgspec.MsgspecError`."""
-    if kind not in _DECODED:
-        return None
-    decode = _DECODERS.get((_typed(raw).api_version.partition("/")[0], kind))
-    return decode(raw) if decode is not None else None
-
-
 def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
     found: dict[GangKey, RequestedGang] = {}
     memberships: dict[GangKey, list[Membership]] = {}
@@ -492,19 +469,3 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
         }
         gang.submission = submission_of(Gang(key, members), index)
     return list(found.values())
-
-
-_DECODERS: Mapping[tuple[str, str], Callable[[bytes], Workload]] = {
-    ("batch", "Job"): decode_job,
-    # A Deployment's pods are simulated as those of a ReplicaSet of its name.
-    ("apps", "Deployment"): decode_replica_set,
-    ("apps", "ReplicaSet"): decode_replica_set,
-    ("apps", "StatefulSet"): decode_stateful_set,
-    ("scheduling.k8s.io", "PodGroup"): decode_pod_group,
-    ("scheduling.x-k8s.io", "PodGroup"): decode_coscheduling_group,
-    ("jobset.x-k8s.io", "JobSet"): decode_job_set,
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): decode_leader_worker_set,
-    ("kubeflow.org", "MPIJob"): decode_mpi_job,
-    ("ray.io", "RayCluster"): decode_ray_cluster,
-}
-_DECODED = frozenset(kind for _, kind in _DECODERS)

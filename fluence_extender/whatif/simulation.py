@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fluence_extender.cluster.budgets import Budget
-from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.planning.known_reasons import PassMemory
 from fluence_extender.gangs.planning.one_pass import Pass
@@ -20,14 +19,15 @@ from fluence_extender.gangs.planning.view import Decided, EndFacts, View
 from fluence_extender.gangs.queue.admission import user_for
 from fluence_extender.gangs.queue.settings import usual_seconds
 from fluence_extender.gangs.queue.submissions import RANK, ToTry, turn
+from fluence_extender.kinds.membership import Membership
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.bisection import largest_fitting
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.wording import WithNames
+from fluence_extender.objects.queues import Queue
 from fluence_extender.placement.demand import Demand, unplannable
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.queueing.entry import NEVER, Rank

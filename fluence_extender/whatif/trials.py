@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fluence_extender.apiserver.defaults import AdmissionObjects, PodRefused, with_defaults
 from fluence_extender.cluster.errors import (
     ClusterError,
     Gone,
@@ -25,7 +26,6 @@ from fluence_extender.cluster.errors import (
     Unauthenticated,
 )
 from fluence_extender.cluster.port import TryPod
-from fluence_extender.kinds.defaults import AdmissionObjects, PodRefused, with_defaults
 from fluence_extender.kinds.pod_sets import BadManifest, Json, PodSet, trial_of
 from fluence_extender.whatif.documents import as_json, reading
 

@@ -19,8 +19,8 @@ from fluence_extender.gangs.execution.actions import (
 )
 from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
 from fluence_extender.gangs.queue.submissions import waits
-from fluence_extender.model.queue import PolicyName
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.objects.queues import PolicyName
 from tests.core.values import SEAL
 from tests.core.world import World
 

@@ -12,9 +12,10 @@ from fluence_extender.gangs.lifecycle.rules import size_of
 from fluence_extender.gangs.membership.gang import foreign_gates
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.ray import RayCluster
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.model.workload import MpiJob, RayCluster
 from fluence_extender.placement.demand import Demand
 from fluence_extender.room.holdings import Firmness, Holding
 from tests.core.job_controller import index_of

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from fluence_extender.gangs.membership.gang import JOB_SET_UID
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GATE,
@@ -17,7 +19,6 @@ from fluence_extender.model.names import (
     REPLICATED_JOB_REPLICAS,
 )
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.values import PodFields, asks, classed
 

@@ -8,19 +8,13 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.cluster.port import (
-    EvictionBlock,
-    Kind,
-    Lease,
-    Observation,
-    OwnPods,
-    Regarding,
-    Sink,
-)
+from fluence_extender.cluster.port import WATCHED, EvictionBlock, Lease, Observation, OwnPods, Regarding, Sink
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
+from fluence_extender.objects.queues import NodeReservation, Queue, QueueStatus, ReservationStatus
 from tests.core.faulty_cluster import FaultyCluster
 
 T = TypeVar("T")
@@ -55,7 +49,7 @@ class Link:
         self._sinks.append(sink)
 
     def _list(self, sink: Sink) -> None:
-        for kind in Kind:
+        for kind in WATCHED:
             sink(self._cluster._list(kind))
 
     def break_off(self) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.ray import RayCluster
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    MpiJob,
-    PodGroup,
-    RayCluster,
-    ReplicatedJob,
-    Workload,
-)
 from tests.core.values import PodFields
 
 INDEX = "batch.kubernetes.io/job-completion-index"

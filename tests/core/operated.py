@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.ray import RayCluster
 from fluence_extender.model.names import (
     GATE,
     MPI_OPERATOR,
@@ -19,7 +21,6 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.submission import NOTHING_SAID, Submission
-from fluence_extender.model.workload import MpiJob, RayCluster
 from tests.core.values import asks, classed
 from tests.core.world import World
 

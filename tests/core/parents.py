@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from fluence_extender.kinds.ray import RayCluster, RayJob
+from fluence_extender.kinds.trainjob import TrainJob
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import RayCluster, RayJob, TrainJob
 from tests.core.operated import Said, operate, pods_of, ray
 from tests.core.values import PodFields
 from tests.core.world import World

@@ -10,9 +10,9 @@ import numpy as np
 
 from fluence_extender.gangs.queue.submissions import RANK, turn, waits
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.queue import DEFAULT_QUEUE
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.objects.queues import DEFAULT_QUEUE
 from tests.core.world import World
 from tests.queueing.values import left_at
 

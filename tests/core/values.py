@@ -21,8 +21,8 @@ from fluence_extender.model.pod import (
     SpreadRule,
 )
 from fluence_extender.model.resources import Resources
-from fluence_extender.model.seal import Seal
 from fluence_extender.model.taints import Taint, Toleration
+from fluence_extender.room.records import Seal
 
 GIB = 2**30
 _numbers = itertools.count(1)

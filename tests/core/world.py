@@ -24,10 +24,10 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.planning.view import Plan, View
 from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.http.state.service import ServiceState
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
 from fluence_extender.room.audit import DriftKind
 from fluence_extender.whatif.simulator import Simulator
 from tests.core.clock import VirtualLoop

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from fluence_extender.apps.cli import main
-from fluence_extender.cluster.decode.queue import decode_queue
+from fluence_extender.objects.queues import read_queue
 from tests.docs.clone import NODE, make_clone
 from tests.docs.objects import KUBECTL, installed_in, known, rendered
 from tests.docs.reading import PAGES, ROOT, Fence, fences
@@ -68,7 +68,7 @@ QUEUES = [
 
 @pytest.mark.parametrize("item", QUEUES)
 def test_queue_of_a_page_is_read_in_full(item: dict[str, object]) -> None:
-    assert decode_queue(json.dumps(item).encode()).problems == ()
+    assert read_queue(json.dumps(item).encode()).problems == ()
 
 
 def test_page_on_migrating_shows_a_queue_in_place_of_kueues() -> None:

@@ -11,10 +11,14 @@ import pytest
 
 from fluence_extender.cluster.bodies import AnyPodGroup
 from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.errors import Conflict, Invalid
 from fluence_extender.cluster.objects import ApiPodGroups
-from fluence_extender.model.workload import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.podgroups import (
+    CoschedulingGroup,
+    PodGroup,
+    decode_coscheduling_group,
+    decode_pod_group,
+)
 from tests.e2e.admitted import (
     containers,
     environment,

@@ -20,12 +20,12 @@ import yaml
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
+from fluence_extender.cluster.port import WATCHED, Listed, Observation, Regarding
 from fluence_extender.cluster.reads import read_lease
 from fluence_extender.cluster.watch import Watcher
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, FLUX_SIZE, GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import PodGroup
 from tests.core.labelled_objects import GROUP, labelled
 from tests.e2e.harness import (
     LONGEST,
@@ -294,7 +294,7 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
         watching = asyncio.create_task(watcher.run())
         async with asyncio.timeout(LONGEST):
             await watcher.synced()
-        assert {one.kind for one in seen if isinstance(one, Listed)} == set(Kind)
+        assert {one.kind for one in seen if isinstance(one, Listed)} == set(WATCHED)
 
         placed = await read_pod(namespace, "placed")
         await cluster.nominate(placed, node)

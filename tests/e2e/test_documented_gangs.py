@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.gangs.membership.conventions import CONVENTIONS
+from fluence_extender.kinds.registry import CONVENTIONS
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import ZONE
 from tests.e2e.harness import RUN_FOR, Namespace, documents, node_of, wait_for

@@ -11,10 +11,10 @@ import pytest
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.kinds.job import decode_job
 from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
 from fluence_extender.model.pod import Pod
 from tests.e2e.expected_pods import (

@@ -12,8 +12,8 @@ import pytest
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.errors import Conflict
+from fluence_extender.kinds.job import Job, decode_job
 from fluence_extender.model.names import (
     DOMAIN,
     NEVER_SUSPEND,
@@ -24,7 +24,6 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
-from fluence_extender.model.workload import Job
 from tests.e2e.expected_pods import (
     REQUIRED,
     Leader,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.queue import decode_queue, decode_reservation
+from fluence_extender.objects.queues import read_queue, read_reservation
 from tests.e2e.harness import Manifest, documents
 from tests.e2e.queue_objects import PATHS, define, queue_object
 from tests.localcluster import Api, ApiError, ControlPlane
@@ -127,7 +127,7 @@ def test_what_makes_sense_is_accepted_and_read_in_full(api: Api, kind: str, spec
     made = api.create(queue_object(kind, "one", **spec))
     try:
         raw = json.dumps(made).encode()
-        read = decode_queue(raw) if kind == "Queue" else decode_reservation(raw)
+        read = read_queue(raw) if kind == "Queue" else read_reservation(raw)
         assert (read.name, read.problems) == ("one", ())
         assert made["spec"] == spec
     finally:

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fluence_extender.apiserver.faults import object_fault
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
-from fluence_extender.kinds.faults import object_fault
 from fluence_extender.whatif.documents import as_json, read_manifests
 from fluence_extender.whatif.manifests import _named
 from tests.e2e.harness import Manifest, Namespace

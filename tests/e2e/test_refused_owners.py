@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from fluence_extender.kinds.faults import object_fault
+from fluence_extender.apiserver.faults import object_fault
 from fluence_extender.kinds.pod_sets import BadManifest
 from tests.e2e.harness import Manifest, Namespace
 from tests.e2e.test_refused_manifests import read, refusal, template

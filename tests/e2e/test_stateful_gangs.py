@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.replicas import decode_stateful_set
-from fluence_extender.kinds.replicas import replica_pods
+from fluence_extender.kinds.replicas import decode_stateful_set, replica_pods
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason
 from tests.core.manifests import decoded

@@ -12,11 +12,11 @@ import pytest
 
 from fluence_extender.cluster.decode.node import decode_node
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.decode.queue import decode_namespace
-from fluence_extender.cluster.port import Kind, Listed
+from fluence_extender.cluster.port import Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.objects.queues import Namespace, read_namespace
 from fluence_extender.placement.chooser import FirstFit
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.matching import Matching
@@ -74,9 +74,9 @@ def own_verdicts(plane: ControlPlane, uids: Mapping[str, object]) -> dict[str, f
 
     pods = [decode_pod(raw) for raw in listed("/api/v1/pods")]
     controller = Controller(EMBEDDED.ledger())
-    controller.observe(Listed(Kind.NAMESPACE, tuple(map(decode_namespace, listed("/api/v1/namespaces")))))
-    controller.observe(Listed(Kind.NODE, tuple(map(decode_node, listed("/api/v1/nodes")))))
-    controller.observe(Listed(Kind.POD, tuple(pod for pod in pods if pod.uid not in uids)))
+    controller.observe(Listed(Namespace, tuple(map(read_namespace, listed("/api/v1/namespaces")))))
+    controller.observe(Listed(Node, tuple(map(decode_node, listed("/api/v1/nodes")))))
+    controller.observe(Listed(Pod, tuple(pod for pod in pods if pod.uid not in uids)))
     controller.start()
     ledger = controller.ledger
     matching = Matching(controller.eligibility, lambda name: (name,), FirstFit())

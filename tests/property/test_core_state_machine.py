@@ -19,12 +19,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, REQUIRE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Owner, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
-from fluence_extender.model.workload import Job, PodGroup
 from tests.core.engine import EMBEDDED, ENGINES, CoreEngine
 from tests.core.invariants import check, check_at_rest
 from tests.core.shapes import absurd, allocatable, requests
@@ -476,7 +477,7 @@ class Core(RuleBasedStateMachine):
             if random.random() < 0.5:
                 self.world.scheduler.refusing[node.name] = attempts
 
-    @rule(kind=st.sampled_from([Kind.NODE, Kind.POD, Kind.JOB, Kind.POD_GROUP]))
+    @rule(kind=st.sampled_from([Node, Pod, Job, PodGroup]))
     def watch_is_lost_and_lists_again(self, kind: Kind) -> None:
         self.world.cluster.relist(kind)
 

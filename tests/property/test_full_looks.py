@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.model.queue import PolicyName, Queue, QueueLimits, Quota, Stop
+from fluence_extender.objects.queues import PolicyName, Queue, QueueLimits, Quota, Stop
 from fluence_extender.queueing.entry import NEVER
 from tests.queueing.cluster import Cluster, machine, rules
 

@@ -13,10 +13,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
-from fluence_extender.cluster.port import Kind, Observation, Sink
+from fluence_extender.cluster.port import WATCHED, Kind, Observation, ResourcesFile, Sink
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import PodGroup
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 from tests.property.test_core_state_machine import QUANTUM, SHARE, Core, running
 
-KINDS = st.sampled_from([Kind.NODE, Kind.POD, Kind.JOB, Kind.POD_GROUP, Kind.RESOURCES_FILE])
+KINDS = st.sampled_from([Node, Pod, Job, PodGroup, ResourcesFile])
 
 
 class Lag:
@@ -25,7 +29,7 @@ class Lag:
     def __init__(self, sink: Sink) -> None:
         self.late: set[Kind] = set()
         self._sink = sink
-        self._lines: dict[Kind, deque[Observation]] = {kind: deque() for kind in Kind}
+        self._lines: dict[Kind, deque[Observation]] = {kind: deque() for kind in WATCHED}
 
     @property
     def lagging(self) -> bool:
@@ -46,7 +50,7 @@ class Lag:
 
     def end(self) -> None:
         """Show everything, and go in step from now on."""
-        for kind in Kind:
+        for kind in WATCHED:
             self.late.discard(kind)
             self.catch_up(kind, len(self._lines[kind]))
 

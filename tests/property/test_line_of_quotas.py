@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fluence_extender.gangs.planning.one_pass import Pass
 from fluence_extender.gangs.queue.quotas import excess_reason
 from fluence_extender.model.node import Node
-from fluence_extender.model.queue import Queue, QueueLimits, QueuePreemption, Quota, Reclaim
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.objects.queues import Queue, QueueLimits, QueuePreemption, Quota, Reclaim
 from fluence_extender.queueing.quota import Excess, QuotaUse
 from tests.queueing.cluster import UNIT, Cluster, Slot, machine, rules
 

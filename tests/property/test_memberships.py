@@ -9,23 +9,18 @@ from hypothesis import strategies as st
 
 from fluence_extender.gangs.membership.gang import agreed_size
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.leaderworkerset import LeaderWorkerSet
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.ray import RayCluster
+from fluence_extender.kinds.replicas import ReplicaSet, StatefulSet
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    LeaderWorkerSet,
-    MpiJob,
-    PodGroup,
-    RayCluster,
-    ReplicaSet,
-    ReplicatedJob,
-    StatefulSet,
-    Workload,
-)
 
 LABELS = (
     GROUP_LABEL,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.model.queue import PolicyName, Queue, Quota
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.objects.queues import PolicyName, Queue, Quota
 from fluence_extender.queueing.entry import NEVER
 from tests.queueing.cluster import EPOCH, UNIT, Cluster, machine, rules
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, Quota
+from fluence_extender.objects.queues import DEFAULT_QUEUE, Queue, Quota
 from tests.core.queue_laws import WithinLimits, check_queue
 from tests.property.test_core_state_machine import Core, choice
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fluence_extender.gangs.queue.book import BLOCKED
 from fluence_extender.gangs.queue.submissions import turn
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import NodeReservation, PolicyName, Queue
+from fluence_extender.objects.queues import NodeReservation, PolicyName, Queue
 from fluence_extender.queueing.entry import NEVER, QueuePolicy, Rank
 from tests.queueing.cluster import EPOCH, Cluster, Slot, machine, rules
 from tests.queueing.values import left_at

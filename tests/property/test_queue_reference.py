@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.model.queue import PolicyName
+from fluence_extender.objects.queues import PolicyName
 from tests.queueing.jobs import TraceJob, generated
 from tests.queueing.reference import Discipline, starts
 from tests.queueing.simulation import simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.model.queue import Queue, Quota
+from fluence_extender.objects.queues import Queue, Quota
 from fluence_extender.queueing.quota import LEVELS, QuotaTree, QuotaUse, grow
 
 NAMES = ("a", "b", "c", "d", "e", "f")

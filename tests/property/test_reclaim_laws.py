@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.model.queue import Queue, Quota
+from fluence_extender.objects.queues import Queue, Quota
 from fluence_extender.queueing.quota import QuotaTree, QuotaUse, grow
 from fluence_extender.queueing.shares import HeldPlaces, beyond_guarantees, may_reclaim
 

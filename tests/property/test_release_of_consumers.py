@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.cluster.port import Kind, Listed
+from fluence_extender.cluster.port import Listed
 from fluence_extender.coordination import sidecar as module
 from fluence_extender.coordination.guarded_queue import GuardedQueue
 from fluence_extender.coordination.late import PATIENCE, REPEAT, LateConsumers
@@ -182,7 +182,7 @@ def test_no_late_consumer_is_released_before_a_living_producer_has_decided(
                 pods[f"c{number}"] = consumer(f"c{number}")
             case "leave":
                 pods.pop("a", None)
-        late.observe(Listed(Kind.POD, tuple(pods.values())))
+        late.observe(Listed(Pod, tuple(pods.values())))
         released = {one.pod.name: one.annotations for one in late.releases(("ns", "g"))}
         assert released.keys() <= pods.keys()
         lead = pods.get("lead")
@@ -192,5 +192,5 @@ def test_no_late_consumer_is_released_before_a_living_producer_has_decided(
     # A producer that decides settles it for all.
     pods["lead"] = producer(uid="uid-last", annotations={RELEASED_ANNOTATION: "x (pod uid-last)"})
     now[0] += REPEAT
-    late.observe(Listed(Kind.POD, tuple(pods.values())))
+    late.observe(Listed(Pod, tuple(pods.values())))
     assert {one.pod.name for one in late.releases(("ns", "g"))} == pods.keys() - {"lead"}

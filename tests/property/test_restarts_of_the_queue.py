@@ -21,10 +21,12 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.node import Node
-from fluence_extender.model.queue import (
+from fluence_extender.model.submission import Submission
+from fluence_extender.objects.queues import (
     DEFAULT_QUEUE,
     OverrunAction,
     PolicyName,
@@ -34,8 +36,6 @@ from fluence_extender.model.queue import (
     SchedulingOptions,
     Stop,
 )
-from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import Job
 from tests.core.anew import anew, standing
 from tests.core.operated import Operated, Said, mpi, operate, pods_of, ray
 from tests.core.parents import Parents

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.node import Node
-from fluence_extender.model.queue import Queue, QueuePreemption, Quota, Reclaim
+from fluence_extender.objects.queues import Queue, QueuePreemption, Quota, Reclaim
 from tests.core.shapes import allocatable, requests
 from tests.core.world import World
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, ResourcesFile
+from fluence_extender.cluster.port import Changed, Deleted, Listed, ResourcesFile
 from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.execution.actions import Evict, Steer
 from fluence_extender.gangs.lifecycle.limits import Limits
@@ -22,8 +22,14 @@ from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, NODE_NAME, QUEUE_LABEL
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
-from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, PolicyName, Queue, SchedulingOptions
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.queues import (
+    DEFAULT_QUEUE,
+    NodeReservation,
+    PolicyName,
+    Queue,
+    SchedulingOptions,
+)
 from fluence_extender.queueing.entry import NEVER
 from tests.core.engine import EMBEDDED
 
@@ -114,12 +120,12 @@ class Cluster:
         )
         see = self.controller.observe
         if self.resources is not None:
-            see(Changed(Kind.RESOURCES_FILE, ResourcesFile("test", self.resources)))
-        see(Listed(Kind.NODE, tuple(self.nodes.values())))
-        see(Listed(Kind.QUEUE, tuple(one for one in self.objects if isinstance(one, Queue))))
+            see(Changed(ResourcesFile("test", self.resources)))
+        see(Listed(Node, tuple(self.nodes.values())))
+        see(Listed(Queue, tuple(one for one in self.objects if isinstance(one, Queue))))
         reservations = tuple(one for one in self.objects if isinstance(one, NodeReservation))
-        see(Listed(Kind.RESERVATION, reservations))
-        see(Listed(Kind.POD, tuple(pod for pods in self.pods.values() for pod in pods)))
+        see(Listed(NodeReservation, reservations))
+        see(Listed(Pod, tuple(pod for pods in self.pods.values() for pod in pods)))
         self.controller.start()
 
     def restarted(self) -> Cluster:
@@ -215,32 +221,32 @@ class Cluster:
     def end(self, name: str) -> None:
         """Let a gang end: its pods succeed, and are removed."""
         for pod in self.pods[name]:
-            self.controller.observe(Changed(Kind.POD, replace(pod, phase="Succeeded")))
+            self.controller.observe(Changed(replace(pod, phase="Succeeded")))
         self.withdraw(name)
 
     def withdraw(self, name: str) -> None:
         """Remove a gang if there is one of that name."""
         for pod in self.pods.pop(name, ()):
-            self.controller.observe(Deleted(Kind.POD, pod))
+            self.controller.observe(Deleted(pod))
 
     def put_node(self, node: Node) -> None:
         """Let a node be as it is given."""
         self.nodes[node.name] = node
-        self.controller.observe(Changed(Kind.NODE, node))
+        self.controller.observe(Changed(node))
 
     def drop_node(self, name: str) -> None:
         """Remove a node, with the pods on it."""
         for gang in [name for name, pods in self.pods.items() if any(pod.node == name for pod in pods)]:
             self.withdraw(gang)
-        self.controller.observe(Deleted(Kind.NODE, self.nodes.pop(name)))
+        self.controller.observe(Deleted(self.nodes.pop(name)))
 
     def configure(self, *objects: Queue | NodeReservation) -> None:
         """Replace all Queues and Reservations."""
         self.objects = objects
         queues = tuple(one for one in objects if isinstance(one, Queue))
-        self.controller.observe(Listed(Kind.QUEUE, queues))
+        self.controller.observe(Listed(Queue, queues))
         reservations = tuple(one for one in objects if isinstance(one, NodeReservation))
-        self.controller.observe(Listed(Kind.RESERVATION, reservations))
+        self.controller.observe(Listed(NodeReservation, reservations))
 
     def _put(self, gang: str, pod: Pod) -> None:
         pods = self.pods[gang]
@@ -249,7 +255,7 @@ class Cluster:
             pods.append(pod)
         else:
             pods[at] = pod
-        self.controller.observe(Changed(Kind.POD, pod))
+        self.controller.observe(Changed(pod))
 
     # Decisions.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from fluence_extender.model.queue import PolicyName
+from fluence_extender.objects.queues import PolicyName
 from tests.queueing.cluster import Cluster, machine, rules
 from tests.queueing.jobs import TraceJob
 

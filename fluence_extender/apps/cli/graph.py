@@ -12,6 +12,8 @@ from typing import Any
 import click
 
 from fluence_extender.apps.cli.options import KUBECONFIG, LEVELS, NAMESPACE, RESOURCES
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.model.node import Node
 
 
 @click.command()
@@ -47,14 +49,12 @@ def graph(
 async def _live_graph(
     kubeconfig: str | None, resources: str | Path, levels: Mapping[str, str]
 ) -> dict[str, Any]:
-    from fluence_extender.cluster.port import Kind, ResourcesFile
     from fluence_extender.cluster.watch import list_once
     from fluence_extender.graph.cluster_graph import build_containment
     from fluence_extender.graph.jgf import unit_jgf
     from fluence_extender.graph.resources_file import parse_resources
-    from fluence_extender.model.node import Node
 
-    seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.RESOURCES_FILE)
+    seen = await list_once(kubeconfig, resources, Node, ResourcesFile)
     nodes = [one for one in seen if isinstance(one, Node)]
     file = next((one for one in seen if isinstance(one, ResourcesFile)), ResourcesFile("", None))
     parsed = parse_resources(file.text or "", file.source)

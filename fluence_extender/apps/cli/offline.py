@@ -14,6 +14,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from fluence_extender.apiserver.defaults import KINDS as ADMISSION_KINDS
+from fluence_extender.apiserver.defaults import AdmissionObjects
 from fluence_extender.apps.extender.app import serving
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.budgets import Budget, decode_budget
@@ -23,32 +25,30 @@ from fluence_extender.cluster.decode.devices import (
     decode_resource_claim_template,
     decode_resource_slice,
 )
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.node import decode_node
-from fluence_extender.cluster.decode.objects import ObjectHead
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.decode.queue import decode_priority_class, decode_queue, decode_reservation
-from fluence_extender.cluster.decode.resource_quota import decode_resource_quota
 from fluence_extender.cluster.port import ResourcesFile, TryPod, Watched
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.kinds.defaults import KINDS as ADMISSION_KINDS
-from fluence_extender.kinds.defaults import AdmissionObjects
+from fluence_extender.kinds.job import decode_job
 from fluence_extender.kinds.pod_sets import BadManifest, Json
+from fluence_extender.kinds.registry import describing
 from fluence_extender.model.node import Node
-from fluence_extender.whatif.manifests import workload
+from fluence_extender.objects.meta import ObjectHead
+from fluence_extender.objects.queues import read_priority_class, read_queue, read_reservation
+from fluence_extender.objects.resource_quota import read_resource_quota
 
 Trials = Callable[[], AbstractAsyncContextManager[TryPod | None]]
 """Yields what tries pods; nothing for the embedded cluster's own admission."""
 
 DECODERS: Mapping[str, Callable[[bytes], Watched]] = {
     "Job": decode_job,
-    "Queue": decode_queue,
-    "Reservation": decode_reservation,
-    "ResourceQuota": decode_resource_quota,
+    "Queue": read_queue,
+    "Reservation": read_reservation,
+    "ResourceQuota": read_resource_quota,
     "ResourceSlice": decode_resource_slice,
     "DeviceClass": decode_device_class,
     "ResourceClaim": decode_resource_claim,
@@ -79,6 +79,7 @@ class _Conditions(msgspec.Struct):
 
 
 class _Outline(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion", default="")
     metadata: ObjectHead | None = None
     status: _Conditions | None = None
 
@@ -111,13 +112,13 @@ def _add(cluster: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
         case _ if kind in ADMISSION_KINDS:
             cluster.admission.append({**msgspec.json.decode(raw), "kind": kind})
             if kind == "PriorityClass":
-                cluster.watched.append(decode_priority_class(raw))
+                cluster.watched.append(read_priority_class(raw))
         case _ if kind in DECODERS:
             cluster.watched.append(DECODERS[kind](raw))
         case _:
-            described = workload(kind, raw)
+            described = describing(_outline(raw).api_version, kind)
             if described is not None:
-                cluster.watched.append(described)
+                cluster.watched.append(described.decode(raw))
 
 
 def _node(raw: bytes) -> Node:

@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING
 import click
 
 from fluence_extender.apps.cli.options import KUBECONFIG, LEVELS, NAMESPACE, POLICY, RESOURCES
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.replicas import ReplicaSet, StatefulSet
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 
 if TYPE_CHECKING:
     from fluence_extender.apps.cli.offline import ClusterObjects, Trials
@@ -104,12 +109,11 @@ async def _live_cluster(kubeconfig: str | None, resources: str | Path) -> tuple[
     """List the live cluster once, and return it with the text of resources.yaml."""
     from fluence_extender.apps.cli.offline import ClusterObjects
     from fluence_extender.cluster.connection import connect
-    from fluence_extender.cluster.port import Kind, ResourcesFile
     from fluence_extender.cluster.reads import disruption_budgets
     from fluence_extender.cluster.watch import list_once
 
-    owners = (Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET)
-    seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.POD, *owners, Kind.RESOURCES_FILE)
+    owners = (Job, ReplicaSet, StatefulSet)
+    seen = await list_once(kubeconfig, resources, Node, Pod, *owners, ResourcesFile)
     async with connect(kubeconfig) as connection:
         budgets = await disruption_budgets(connection)
     files = [one for one in seen if isinstance(one, ResourcesFile)]

@@ -23,7 +23,7 @@ from fluence_extender.apps.processes import StartRefused, faulty_resources, firs
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.live_resources import LiveResources
-from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind, Regarding, ResourcesFile
+from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Regarding, ResourcesFile
 from fluence_extender.cluster.session import ClusterSession, open_session
 from fluence_extender.devices.evaluator import Evaluator
 from fluence_extender.devices.judge import Judge
@@ -43,14 +43,18 @@ from fluence_extender.http.server import Listeners, serve
 from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.identity.record_key import shared_seal
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.objects.resource_quota import ResourceQuota
 from fluence_extender.room.ledger import Ledger
 from fluence_extender.whatif.estimates import Estimates
 from fluence_extender.whatif.simulator import Simulator
 
 log = structlog.get_logger(__name__)
 
-LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
+LISTED_FIRST = (Node, Pod, Job, ResourcesFile)
 GROUPS_TIMEOUT = 5.0
 """Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read. After that, the
 start waits as long for the selectors of claims."""
@@ -181,7 +185,7 @@ async def _run(
         controller,
         metrics.count_drift,
         session.own_pods,
-        lambda: session.open_for(Kind.POD) > SHOWN_WITHIN and session.staleness(Kind.POD) < FRESH,
+        lambda: session.open_for(Pod) > SHOWN_WITHIN and session.staleness(Pod) < FRESH,
         settings.audit_every,
         metrics.audits.inc,
     )
@@ -262,7 +266,7 @@ async def _start(
     # list.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_TIMEOUT):
-            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, Kind.RESOURCE_QUOTA)
+            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, ResourceQuota)
     await evaluator.settle(GROUPS_TIMEOUT)
     controller.take_decided()
     await driver.start()
@@ -300,7 +304,7 @@ def _missing(session: ClusterSession) -> str:
         failures = session.failures()
         why = "; ".join(failures[kind] for kind in LISTED_FIRST if kind in failures)
         return f"waiting for the list of {', '.join(unlisted)}" + (f" ({why})" if why else "")
-    if session.staleness(Kind.NODE, Kind.POD) > STALE_AFTER:
+    if session.staleness(Node, Pod) > STALE_AFTER:
         return "the API server has not been reached for too long"
     return ""
 

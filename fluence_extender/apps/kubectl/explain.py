@@ -66,7 +66,9 @@ def explain(key: str | None, output: str | None, no_headers: bool) -> None:
     KEY may be given without its domain: kubectl fluence explain group-size
     """
     if key is None or output:
-        explained = [look_up(key)] if key is not None else [*KEYS, *known_reasons()]
+        explained: list[Key | ExplainedReason] = [*KEYS, *known_reasons()]
+        if key is not None:
+            explained = [look_up(key)]
         print_items("key", [_item(each) for each in explained], COLUMNS, output, not no_headers)
         return
     match look_up(key):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fluence_extender.apps.kubectl.errors import CommandError, NotFound
+from fluence_extender.kinds.served import JOB, OPERATORS, STATEFUL_SET
 from fluence_extender.model.names import (
     DEFAULT_SCHEDULER,
     KUEUE_QUEUE_LABEL,
@@ -22,15 +23,9 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "pod": "",
-    "job": "batch",
+    "job": JOB.group,
     "deployment": "apps",
-    "statefulset": "apps",
-    "jobset": "jobset.x-k8s.io",
-    "leaderworkerset": "leaderworkerset.x-k8s.io",
-    "mpijob": "kubeflow.org",
-    "raycluster": "ray.io",
-    "rayjob": "ray.io",
-    "trainjob": "trainer.kubeflow.org",
+    **{api.kind.lower(): api.group for api in (STATEFUL_SET, *OPERATORS)},
 }
 """The kinds of objects that have pods, and their API groups. Operators make the pods of those with a dot in it."""
 

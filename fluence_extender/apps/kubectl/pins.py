@@ -21,7 +21,7 @@ from fluence_extender.apps.kubectl.manifests import (
     written,
 )
 from fluence_extender.apps.kubectl.sources import ManifestSource, text_of
-from fluence_extender.apps.kubectl.workloads import Workload, annotations_of, workload
+from fluence_extender.apps.kubectl.workloads import ManifestWorkload, annotations_of, workload
 from fluence_extender.model.names import (
     REQUIRE_BACKEND_ANNOTATION,
     SCHEDULER_NAME,
@@ -99,7 +99,7 @@ def _resolve_document(state: _Pass, document: str, name: str, line: int) -> str:
     return written(values, document) if state.selections else document
 
 
-def _resolve_object(state: _Pass, found: Workload) -> None:
+def _resolve_object(state: _Pass, found: ManifestWorkload) -> None:
     places = (found.manifest, *found.templates)
     if not any(map(_has_policy, places)):
         for one in places:

@@ -15,7 +15,7 @@ _TEMPLATE_KEYS = frozenset({"template", "leaderTemplate", "workerTemplate"})
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class ManifestWorkload:
     """An object and its pod templates; ``label`` is Kind/name."""
 
     manifest: Manifest
@@ -37,11 +37,13 @@ class Workload:
         return [value for one in places or (self.manifest, *self.templates) for value in _variables(one)]
 
 
-def workload(manifest: Manifest) -> Workload:
+def workload(manifest: Manifest) -> ManifestWorkload:
     """Return a Kubernetes object as a workload; an object that makes no pods has no templates."""
     kind = text(manifest, "kind")
     name = text(manifest, "metadata", "name") or text(manifest, "metadata", "generateName")
-    return Workload(manifest, f"{kind or 'object'}/{name or '(unnamed)'}", tuple(_templates(manifest)))
+    return ManifestWorkload(
+        manifest, f"{kind or 'object'}/{name or '(unnamed)'}", tuple(_templates(manifest))
+    )
 
 
 def annotations_of(place: Manifest) -> dict[str, str]:

@@ -11,19 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import (
-    Int64,
-    Metadata,
-    Unread,
-    report_unreadable,
-    tolerant_decoder,
-)
-from fluence_extender.model.claims import (
-    AttributeConstraint,
-    Choice,
-    ClaimSpec,
-    DeviceRequest,
-)
+from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import (
     Allocated,
     Attribute,
@@ -40,6 +28,8 @@ from fluence_extender.model.devices import (
 from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import InvalidQuantity, nanos
 from fluence_extender.model.taints import Taint, Toleration
+from fluence_extender.objects.fields import Int64
+from fluence_extender.objects.meta import Metadata, Unread, report_unreadable, tolerant_decoder
 
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 ALL, EXACT_COUNT = "All", "ExactCount"

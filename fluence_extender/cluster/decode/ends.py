@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import UNREADABLE, Time
+from fluence_extender.objects.fields import Time
+from fluence_extender.objects.meta import UNREADABLE
 
 
 class Terminated(msgspec.Struct):

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Metadata, report_unreadable, tolerant_decoder
 from fluence_extender.cluster.decode.pod import Condition, is_ready
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION, RESOURCES_KEY
@@ -18,6 +17,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.requests import allocatable_resources
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Taint
+from fluence_extender.objects.meta import Metadata, report_unreadable, tolerant_decoder
 
 
 class _Spec(msgspec.Struct):

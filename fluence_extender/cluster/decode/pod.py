@@ -13,21 +13,9 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from fluence_extender.cluster.decode.durations import stated_duration
 from fluence_extender.cluster.decode.ends import ended_at
-from fluence_extender.cluster.decode.objects import (
-    Int64,
-    Metadata,
-    Time,
-    report_unreadable,
-    tolerant_decoder,
-)
-from fluence_extender.model.names import (
-    ASKS_FOR_NODES,
-    DEFAULT_SCHEDULER,
-    HOSTNAME,
-    REQUIRE_PREFIX,
-)
+from fluence_extender.kinds.workload import stated_duration
+from fluence_extender.model.names import ASKS_FOR_NODES, DEFAULT_SCHEDULER, HOSTNAME, REQUIRE_PREFIX
 from fluence_extender.model.pod import (
     ENDED,
     ClaimRef,
@@ -44,6 +32,8 @@ from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effectiv
 from fluence_extender.model.resources import PODS, Resources
 from fluence_extender.model.selectors import holds
 from fluence_extender.model.taints import Toleration
+from fluence_extender.objects.fields import Int64, LabelSelector, NodeSelector, Time
+from fluence_extender.objects.meta import Metadata, report_unreadable, tolerant_decoder
 
 UNREADABLE = Resources({PODS: 1})
 MOST_CACHED = 4096
@@ -103,38 +93,12 @@ class Container(TypedDict, total=False):
     ports: list[Port] | None
 
 
-class SelectorTerm(msgspec.Struct):
-    """core/v1 NodeSelectorTerm."""
-
-    match_expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
-    match_fields: tuple[Requirement, ...] | None = msgspec.field(name="matchFields", default=None)
-
-
-class Selector(msgspec.Struct):
-    """core/v1 NodeSelector."""
-
-    terms: list[SelectorTerm] | None = msgspec.field(name="nodeSelectorTerms", default=None)
-
-
 class NodeAffinity(msgspec.Struct):
     """core/v1 NodeAffinity; kube-scheduler handles preferences."""
 
-    required: Selector | None = msgspec.field(
+    required: NodeSelector | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-
-
-class LabelSelector(msgspec.Struct):
-    """meta/v1 LabelSelector."""
-
-    labels: dict[str, str] | None = msgspec.field(name="matchLabels", default=None)
-    expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
-
-    @property
-    def requirements(self) -> tuple[Requirement, ...]:
-        """All that it requires of labels, as expressions."""
-        equal = (Requirement(key, "In", (value,)) for key, value in (self.labels or {}).items())
-        return *equal, *(self.expressions or ())
 
 
 class PodAffinityTerm(msgspec.Struct):
@@ -460,8 +424,7 @@ def _node_selector(spec: PodSpec) -> tuple[dict[str, str], str]:
 def _node_affinity(affinity: Affinity | None) -> tuple[NodeTerm, ...] | None:
     if affinity is None or affinity.node is None or affinity.node.required is None:
         return None
-    terms = affinity.node.required.terms or ()
-    return tuple(NodeTerm(term.match_expressions or (), term.match_fields or ()) for term in terms)
+    return affinity.node.required.node_terms
 
 
 def _excess(

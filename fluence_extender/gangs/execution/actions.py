@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fluence_extender.cluster.port import Regarding
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.wording import WithNames
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
+from fluence_extender.objects.queues import NodeReservation, Queue, QueueStatus, ReservationStatus
 
 
 @dataclass(frozen=True, slots=True)

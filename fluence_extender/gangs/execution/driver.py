@@ -28,8 +28,8 @@ from fluence_extender.gangs.execution.executor import DRY_RUNS_AT_ONCE, Executor
 from fluence_extender.gangs.execution.writes import Fence
 from fluence_extender.gangs.leadership.lease import ALONE, Leadership
 from fluence_extender.gangs.planning.view import Plan, View
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Resumable
 
 log = structlog.get_logger(__name__)
 

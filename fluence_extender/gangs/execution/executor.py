@@ -53,13 +53,14 @@ from fluence_extender.gangs.execution.binder import Binder, CannotBind
 from fluence_extender.gangs.execution.writes import AT_ONCE, FairSlots, Fence
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.kinds.resumable import Resumable
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.wording import WithNames
-from fluence_extender.model.workload import Resumable, WorkloadObject
 
 log = structlog.get_logger(__name__)
 
@@ -337,7 +338,7 @@ class Executor:
             log.info("status not written", subject=subject, error=str(error))
 
 
-def _subject(report: Report) -> Pod | WorkloadObject | None:
+def _subject(report: Report) -> Pod | Workload | None:
     """Return the user's object whose status is written, None if it is an object of the cluster."""
     match report:
         case ReportPod(about) | ReportJob(about) | ReportGroup(about) | ReportMembers(about):
@@ -482,7 +483,7 @@ class JobWrites:
             self._lifecycle.preemption.eviction_accepted(pod.uid)
 
     async def _record_event(self, job: Resumable, what: str, text: str) -> None:
-        about = Regarding(job.api_version, job.kind, job.namespace, job.name, job.uid)
+        about = Regarding(job.api.api_version, job.api.kind, job.namespace, job.name, job.uid)
         await self._fence.write(lambda cluster: cluster.event(about, what, text[:LONGEST_EVENT], True))
 
     def _not_requeued(self, action: Requeue, why: str, pause: float) -> None:

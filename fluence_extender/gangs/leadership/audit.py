@@ -18,7 +18,7 @@ from itertools import chain
 import structlog
 
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.cluster.port import Changed, Deleted, Kind, ListOwnPods, OwnPods
+from fluence_extender.cluster.port import Changed, Deleted, ListOwnPods, OwnPods
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.model.pod import Pod
 from fluence_extender.room import audit
@@ -158,7 +158,7 @@ class Auditor:
             expected = f"version {pod.resource_version}" if pod is not None else "gone"
             drift = Drift(DriftKind.MISSED_BY_WATCH, about.key, shown, expected, uid)
             self._count(drift.kind)
-            self._controller.observe(Changed(Kind.POD, pod) if pod is not None else Deleted(Kind.POD, about))
+            self._controller.observe(Changed(pod) if pod is not None else Deleted(about))
             log.error(
                 "the watch has missed a pod; taken in",
                 object=about.key,

@@ -31,13 +31,14 @@ from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.gangs.execution.actions import Action, FindShapes, Resume
 from fluence_extender.gangs.lifecycle.namespace_quotas import MOST_AT_ONCE, Allowance, UncreatedPods
 from fluence_extender.gangs.lifecycle.places import CoreParts
-from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.job_pods import JobPods, completion_index, role
 from fluence_extender.gangs.queue.admission import QueueAdmission
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.mpijob import MpiJob, mpi_job_name
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, MpiJob, Resumable
 
 MOST_UNKNOWN = 256
 """The most waiting workloads whose pods are expected before a replica begins to decide: no more get reservations."""

@@ -31,7 +31,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pace import Pace
 from fluence_extender.model.pod import Pod, QuotaCharge
 from fluence_extender.model.reason import Reason, over_quota, queued
-from fluence_extender.model.resource_quota import ResourceQuota
+from fluence_extender.objects.resource_quota import ResourceQuota
 
 Charges = Counter[QuotaCharge]
 
@@ -64,11 +64,11 @@ class NamespaceQuotas:
                     if isinstance(quota, ResourceQuota):
                         touched.add(quota.namespace)
                         self._quotas.setdefault(quota.namespace, {})[quota.name] = quota
-            case Changed(_, ResourceQuota() as quota):
+            case Changed(ResourceQuota() as quota):
                 quotas = self._quotas.setdefault(quota.namespace, {})
                 touched = {quota.namespace} if quota.allows_more(quotas.get(quota.name)) else set()
                 quotas[quota.name] = quota
-            case Deleted(_, ResourceQuota() as quota):
+            case Deleted(ResourceQuota() as quota):
                 touched = {quota.namespace}
                 self._quotas.get(quota.namespace, {}).pop(quota.name, None)
             case _:

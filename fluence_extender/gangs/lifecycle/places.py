@@ -23,12 +23,13 @@ from itertools import chain
 
 from fluence_extender.gangs.execution.actions import Requeue
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.workloads import owning
 from fluence_extender.gangs.planning.demands import Demands
 from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.kinds.mpijob import MpiJob, mpi_job_name
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.names import NEVER_SUSPEND, SUSPEND_LABEL
@@ -36,7 +37,6 @@ from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
-from fluence_extender.model.workload import MpiJob, Resumable
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner

@@ -13,19 +13,19 @@ from fluence_extender.gangs.execution.barrier import Barrier
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.reconcile import NOTHING_WRITTEN, Written
 from fluence_extender.gangs.lifecycle.refusals import NO_BACK_OFF, NO_REFUSALS, GangBackOff, Refusals
-from fluence_extender.gangs.membership.conventions.membership import LARGEST_SIZE, Membership
-from fluence_extender.gangs.membership.conventions.owners import deployment_of
 from fluence_extender.gangs.reporting.history import History
+from fluence_extender.kinds.membership import LARGEST_SIZE, Membership
+from fluence_extender.kinds.replicas import deployment_of
 from fluence_extender.model.accounting import ReservedStarts
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.names import GATE, PLACED_ANNOTATION
-from fluence_extender.model.place_record import PlaceRecord, recorded_queue
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.entry import EQUAL, Entitlement
+from fluence_extender.room.records import PlaceRecord, recorded_queue
 
 # How many members make a gang whole, and what keeps them waiting.
 

@@ -30,6 +30,9 @@ from operator import itemgetter
 
 from fluence_extender.gangs.membership.gang import foreign_gates
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.coordination import ROLE_ANNOTATION
 from fluence_extender.model.gang import Convention
@@ -42,7 +45,6 @@ from fluence_extender.model.names import (
     TRAINING_ROLE,
 )
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, JobSet, Resumable
 
 WRITTEN_LATER = (ALLOCATION_ANNOTATION, PLACED_ANNOTATION)
 """The annotations that a pod gets when it waits or is placed."""

@@ -19,24 +19,22 @@ from itertools import chain
 from immutables import Map
 from msgspec.structs import replace
 
-from fluence_extender.gangs.membership.conventions import named_gang
-from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owning
 from fluence_extender.gangs.reporting.past_gangs import Lineage, PastGangs, lineage_left, lineage_of
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet
+from fluence_extender.kinds.membership import Membership
+from fluence_extender.kinds.podgroups import CoschedulingGroup
+from fluence_extender.kinds.registry import named_gang
+from fluence_extender.kinds.resumable import Resumable
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.seal import Seal
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    Resumable,
-    Workload,
-)
+from fluence_extender.room.records import Seal
 
 # Which gangs have changed.
 

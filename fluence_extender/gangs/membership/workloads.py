@@ -12,62 +12,40 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import TypeVar
 
-from fluence_extender.gangs.membership.conventions import recognize
-from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, number
-from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import JOB_SET_UID
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet
+from fluence_extender.kinds.membership import Membership, Workloads, number
+from fluence_extender.kinds.mpijob import MpiJob, mpi_job_name
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.ray import RayCluster, RayJob
+from fluence_extender.kinds.registry import KINDS, recognize
+from fluence_extender.kinds.resumable import Resumable
+from fluence_extender.kinds.trainjob import TrainJob
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import (
     COSCHEDULING_NAMES,
     GROUP_LABEL,
     JOB_SET_NAME,
-    LWS_NAME,
-    RAY_CLUSTER,
     REPLICATED_JOB,
     REPLICATED_JOB_REPLICAS,
-    TRAINING_JOB_NAME,
 )
 from fluence_extender.model.pod import Owner, Pod, revision
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    LeaderWorkerSet,
-    MpiJob,
-    PodGroup,
-    RayCluster,
-    RayJob,
-    ReplicaSet,
-    ResumableObject,
-    StatefulSet,
-    TrainJob,
-    Workload,
-)
 from fluence_extender.placement.topology_constraints import sliced
 
 Found = TypeVar("Found", bound=Workload)
 Name = tuple[str, str]
 
-KINDS: Mapping[str, type[Workload]] = {
-    JOB_SET_NAME: JobSet,
-    LWS_NAME: LeaderWorkerSet,
-    RAY_CLUSTER: RayCluster,
-    TRAINING_JOB_NAME: MpiJob,
-}
+LABELS: Mapping[str, type[Workload]] = {kind.label: kind.values for kind in KINDS if kind.label}
 """The labels by which pods name an operator's object. Their membership depends on whether that kind is served."""
 
-OWNERS: dict[str, type[Workload]] = {
-    "Job": Job,
-    "ReplicaSet": ReplicaSet,
-    "StatefulSet": StatefulSet,
-    "RayCluster": RayCluster,
-    "MPIJob": MpiJob,
-}
+OWNERS: Mapping[str, type[Workload]] = {kind.api.kind: kind.values for kind in KINDS if kind.pods is not None}
 """The kinds of objects that own pods and that the service knows."""
 
-NAMING_LABELS = frozenset((GROUP_LABEL, *COSCHEDULING_NAMES, JOB_SET_UID, *KINDS))
+NAMING_LABELS = frozenset((GROUP_LABEL, *COSCHEDULING_NAMES, JOB_SET_UID, *LABELS))
 """The labels that name an object by its name or its uid."""
 
 
@@ -84,7 +62,7 @@ def _dependencies_of(pod: Pod, gang: GangKey | None) -> list[Name | type]:
     if gang is not None and gang.convention is Convention.COSCHEDULING:
         names.add(gang.name)
     names.discard("")
-    return [*((pod.namespace, name) for name in names), *(KINDS[label] for label in labels & KINDS.keys())]
+    return [*((pod.namespace, name) for name in names), *(LABELS[label] for label in labels & LABELS.keys())]
 
 
 class WorkloadIndex:
@@ -164,11 +142,11 @@ class WorkloadIndex:
             self._first_seen.pop(before.uid, None)
         objects[name] = workload
         self.revision += changed
-        if isinstance(workload, ResumableObject):
+        if isinstance(workload, Resumable):
             self._first_seen.setdefault(workload.uid, revision(workload.version))
         return self.pods_of(workload) if changed else []
 
-    def first_seen(self, workload: ResumableObject) -> int:
+    def first_seen(self, workload: Resumable) -> int:
         """Return the resourceVersion at which a workload was first seen, 0 if it was there when the service started."""
         return self._first_seen.get(workload.uid, revision(workload.version))
 
@@ -217,7 +195,7 @@ def parents_of(pod: Pod, workloads: Workloads) -> Iterator[Workload]:
     owner = owning(pod.owner, pod.namespace, workloads) if pod.owner is not None else None
     named = [
         (kind, pod.labels[label])
-        for label, kind in KINDS.items()
+        for label, kind in LABELS.items()
         if label in pod.labels and kind is not MpiJob
     ]
     named.append((MpiJob, mpi_job_name(pod)))

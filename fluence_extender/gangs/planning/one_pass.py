@@ -55,7 +55,6 @@ from fluence_extender.gangs.queue.fair_shares import was_unable_to_start
 from fluence_extender.gangs.queue.settings import ClosedNodes
 from fluence_extender.gangs.queue.submissions import entry_key
 from fluence_extender.model.assignment import Assignment
-from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
@@ -64,6 +63,7 @@ from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.queueing.entry import Entry, PolicyName, Rank, has_begun
 from fluence_extender.room.holds import Hold, HoldKind
+from fluence_extender.room.records import PlaceRecord
 from fluence_extender.room.room import Room
 
 log = structlog.get_logger(__name__)

@@ -33,19 +33,19 @@ from fluence_extender.gangs.queue.obstacles import (
 from fluence_extender.gangs.queue.quotas import Place, Quotas, Usage
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import Ends, declared, submission_of, unlike
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.access import Caller
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.place_record import recorded_queue
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, PastUse, Queue, QueueLimits
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.resources import NOTHING
-from fluence_extender.model.seal import without_record
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import Job, Resumable
+from fluence_extender.objects.queues import DEFAULT_QUEUE, PastUse, Queue, QueueLimits
 from fluence_extender.queueing.entry import EQUAL, NEVER, Age, Rank, rank
 from fluence_extender.room.ledger import Ledger
+from fluence_extender.room.records import recorded_queue, without_record
 
 NO_LIMITS = QueueLimits()
 

@@ -20,8 +20,8 @@ from fluence_extender.gangs.queue.guarantees import Reclaims, SharedPool
 from fluence_extender.gangs.queue.settings import ClosedNodes, Queues
 from fluence_extender.gangs.queue.submissions import LATEST, Turns, waits
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import HOPELESS, Reason, ReasonCode, queued
+from fluence_extender.objects.queues import Queue
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.queueing.entry import NEVER, Rank
 from fluence_extender.room.ledger import Ledger

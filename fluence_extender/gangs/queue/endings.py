@@ -21,7 +21,7 @@ from fluence_extender.gangs.queue.submissions import Ends
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import format_duration
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import OverrunAction, Queue, Stop
+from fluence_extender.objects.queues import OverrunAction, Queue, Stop
 
 BETWEEN = 2.0
 """Seconds between two looks at running gangs."""

@@ -18,9 +18,9 @@ from fluence_extender.gangs.queue.quotas import Place, Quotas, Usage
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.submissions import entry_key, turn
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.queue import PastUse, digest
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.objects.queues import PastUse, digest
 from fluence_extender.queueing.entry import EQUAL, Entitlement, Rank
 from fluence_extender.queueing.shares import Group, Ranking, ShareEntry, Shares, average, later, parts_of
 
@@ -131,7 +131,7 @@ class FairShares:
         self._past.clear()
         resumed: dict[Group, tuple[float, Mapping[str, float]]] = {}
         for queue in self._settings.made.values():
-            past = None if queue.status is None else queue.status.past
+            past = queue.status.past
             if past is not None:
                 resumed[queue.name, WHOLE] = past.at, past.amounts
                 resumed.update(((queue.name, user), (past.at, used)) for user, used in past.users.items())

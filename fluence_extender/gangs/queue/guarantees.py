@@ -33,9 +33,9 @@ from fluence_extender.gangs.queue.quotas import Place, Quotas, Take, Usage
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.quantity import written_amount
-from fluence_extender.model.queue import QueuePreemption, Reclaim, Within
 from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation, unsatisfiable
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.queues import QueuePreemption, Reclaim, Within
 from fluence_extender.queueing.entry import NEVER, Reservation, expected_end
 from fluence_extender.queueing.quota import Amount
 from fluence_extender.queueing.shares import HeldPlaces, beyond_guarantees, may_reclaim

@@ -23,7 +23,6 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION
 from fluence_extender.model.notation import format_duration
-from fluence_extender.model.queue import Queue, Stop
 from fluence_extender.model.reason import (
     Reason,
     ReasonCode,
@@ -34,6 +33,7 @@ from fluence_extender.model.reason import (
     waits_for,
 )
 from fluence_extender.model.submission import NO_RECORD, Submission
+from fluence_extender.objects.queues import Queue, Stop
 from fluence_extender.queueing.entry import Age
 
 # Holds, stopped queues and limits.

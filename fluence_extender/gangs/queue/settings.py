@@ -23,22 +23,24 @@ import numpy as np
 import structlog
 
 from fluence_extender.cluster.port import QUEUE_KINDS, Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.hints import Hints
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import format_duration
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import (
+from fluence_extender.model.reason import Reason, no_queue
+from fluence_extender.model.selectors import holds
+from fluence_extender.objects.queues import (
     DEFAULT_QUEUE,
+    KueueQueue,
     Namespace,
     NodeReservation,
     PriorityClass,
     Queue,
     QueuePreemption,
 )
-from fluence_extender.model.reason import Reason, no_queue
-from fluence_extender.model.selectors import holds
-from fluence_extender.model.workload import Job, Resumable
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.queueing.entry import OperatorReservation, QueuePolicy
 from fluence_extender.queueing.quota import LEVELS
@@ -130,24 +132,24 @@ class Queues:
         match seen:
             case Listed(kind, objects, served):
                 self._list(kind, [one for one in objects if isinstance(one, Kept)], served)
-            case Changed(_, thing) if isinstance(thing, Kept):
+            case Changed(thing) if isinstance(thing, Kept):
                 self.put(thing)
-            case Deleted(_, thing) if isinstance(thing, Kept):
+            case Deleted(thing) if isinstance(thing, Kept):
                 self.drop(thing)
         return True
 
     def _list(self, kind: Kind, objects: Iterable[Kept], served: bool) -> None:
-        if kind is Kind.KUEUE_QUEUE:
+        if kind is KueueQueue:
             self._change(self._kueue_served != served)
             self._kueue_served = served
             return
-        if kind is Kind.QUEUE:
+        if kind is Queue:
             if not served and self._served is not False:
                 log.info("the cluster serves no Queues, so all work is in one queue", queue=DEFAULT_QUEUE)
             self._change(self._served is not served)
             self._served = served
         present = {one.name: one for one in objects}
-        objects_of_kind = self._objects[QUEUE_KINDS[kind]]
+        objects_of_kind = self._objects[kind]
         for gone in [one for name, one in objects_of_kind.items() if name not in present]:
             self.drop(gone)
         for observed in present.values():

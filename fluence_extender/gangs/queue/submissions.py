@@ -23,16 +23,21 @@ even to a gang that has to be completed.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import NamedTuple
 
-from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.membership.workloads import KINDS, WorkloadIndex, makers_of, owning, parents_of
+from fluence_extender.gangs.membership.workloads import LABELS, WorkloadIndex, makers_of, owning, parents_of
+from fluence_extender.kinds.jobset import JobSet
+from fluence_extender.kinds.leaderworkerset import LeaderWorkerSet
+from fluence_extender.kinds.membership import Workloads
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.registry import BY_OPERATOR
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -45,26 +50,14 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.submission import NO_RECORD, NOTHING_SAID, Submission, recorded_met
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    JobSet,
-    LeaderWorkerSet,
-    MpiJob,
-    PodGroup,
-    RayCluster,
-    Workload,
-)
 from fluence_extender.queueing.entry import EQUAL, NEVER, Age, Entitlement, Rank, rank
 
 # What is declared.
 
-NAMED_BY: dict[Convention, type[Workload]] = {
+NAMED_BY: Mapping[Convention, type[Workload]] = {
     Convention.POD_GROUP: PodGroup,
     Convention.COSCHEDULING: CoschedulingGroup,
-    Convention.LEADER_WORKER_SET: LeaderWorkerSet,
-    Convention.RAY_CLUSTER: RayCluster,
-    Convention.MPI_JOB: MpiJob,
-    Convention.JOB_SET: JobSet,
+    **{convention: kind.values for convention, kind in BY_OPERATOR.items()},
 }
 """The kinds of objects after which gangs are named."""
 
@@ -139,7 +132,7 @@ def _of_pods(alive: Iterable[Member]) -> Submission:
 LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
 """The last minute that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
-NAMING = (*KINDS, TRAINING_OPERATOR, REPLICATED_JOB)
+NAMING = (*LABELS, TRAINING_OPERATOR, REPLICATED_JOB)
 """The labels that decide how long a pod may run."""
 
 DefaultDuration = Callable[[Pod], float | None]

@@ -20,8 +20,8 @@ from fluence_extender.model.accounting import AccountSink, HeldAmount, PodAccoun
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.names import ACCOUNT_LABEL, BACKEND_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue
 from fluence_extender.model.resources import CPU, MEMORY
+from fluence_extender.objects.queues import Queue
 
 MIB = 2**20
 

@@ -24,11 +24,11 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.remarks import owner_or_pod
 from fluence_extender.gangs.reporting.status import JobReports
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.gang import Convention, GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import IN_LINE, Reason, ReasonCode
-from fluence_extender.model.workload import PodGroup
 
 RESERVED, ADMITTED, SCHEDULED = "Reserved", "Admitted", "Scheduled"
 NODES_SHOWN = 8

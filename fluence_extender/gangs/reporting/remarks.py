@@ -12,8 +12,10 @@ from itertools import islice
 
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import RecordEvent
-from fluence_extender.gangs.membership.conventions.membership import Workloads, annotated_size, job_of
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.kinds.job import job_of
+from fluence_extender.kinds.membership import Workloads, annotated_size
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.coordination import QPU
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.hints import Hints
@@ -29,7 +31,6 @@ from fluence_extender.model.pod_keys import (
     remarks,
 )
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import PodGroup
 
 NO_EFFECT = "NoEffect"
 

@@ -24,10 +24,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from typing import TypeVar
+
+from msgspec import structs
 
 from fluence_extender.gangs.execution.actions import (
     NoteJob,
@@ -44,12 +45,14 @@ from fluence_extender.gangs.queue.book import QueueBook
 from fluence_extender.gangs.queue.quotas import Usage
 from fluence_extender.gangs.queue.settings import covered
 from fluence_extender.gangs.reporting.remarks import RemarkReports
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus
+from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import first_few, format_time, natural_order
-from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, Resumable
+from fluence_extender.objects.queues import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
 
 # PodGroups.
 
@@ -313,14 +316,15 @@ class QueueReports:
         for queue in settings.made.values():
             counts = waiting[queue.name], self._usage.running((queue.name, None))
             status = queue_status(queue, counts, self._book.problems(queue), today)
-            status = replace(status, **self._book.admission.account(queue.name))
+            status = structs.replace(status, **self._book.admission.account(queue.name))
             # Until it is known since when a queue drains, all its gangs may start.
-            urgent = status.stopped_since != (queue.status or QueueStatus()).stopped_since
-            if (status != queue.status or _old(queue.status, status)) and self._may_write(queue, now, urgent):
+            urgent = status.stopped_since != queue.status.stopped_since
+            due = _differs(status, queue.status) or _old(queue.status, status)
+            if due and self._may_write(queue, now, urgent):
                 reports.append(ReportQueue(queue, _dated(status, queue.status, since)))
         for reservation in settings.reservations.values():
             closed = reservation_status(reservation, self._nodes, settings.queues)
-            if closed != reservation.status and self._may_write(reservation, now):
+            if _differs(closed, reservation.status) and self._may_write(reservation, now):
                 reports.append(ReportReservation(reservation, _dated(closed, reservation.status, since)))
         return reports
 
@@ -353,17 +357,22 @@ def reservation_status(
     return ReservationStatus(closed, "; ".join(problems))
 
 
-def _old(before: QueueStatus | None, status: QueueStatus) -> bool:
+def _old(before: QueueStatus, status: QueueStatus) -> bool:
     """Return whether the past use that was written is too old."""
     if status.past is None:
         return False
-    return before is None or before.past is None or status.past.at - before.past.at >= KEPT
+    return before.past is None or status.past.at - before.past.at >= KEPT
 
 
 Status = TypeVar("Status", QueueStatus, ReservationStatus)
 
 
-def _dated(status: Status, before: Status | None, now: str) -> Status:
+def _differs(status: Status, before: Status) -> bool:
+    """Return whether another status than this one was written, or none."""
+    return not before.since or status != before
+
+
+def _dated(status: Status, before: Status, now: str) -> Status:
     """Return the status with the time at which its problem began or ended."""
-    same = before is not None and bool(before.problem) == bool(status.problem) and before.since
-    return replace(status, since=before.since if before is not None and same else now)
+    same = before.since and bool(before.problem) == bool(status.problem)
+    return structs.replace(status, since=before.since if same else now)

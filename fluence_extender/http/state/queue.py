@@ -18,8 +18,8 @@ from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, Reser
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.node import Node
 from fluence_extender.model.quantity import written_amount
-from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.objects.queues import NodeReservation, Queue
 
 NOT_IN_TURN = UNABLE_TO_START | {ReasonCode.OVER_USER_LIMIT}
 """The reasons of gangs that wouldn't start even as the first in line."""

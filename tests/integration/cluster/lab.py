@@ -10,15 +10,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Cluster
 from fluence_extender.embeddedcluster.admission import admit_job
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.kinds.job import Job, decode_job
 from fluence_extender.model.names import JOB_NAME
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
 from tests.core.faulty_cluster import FaultyCluster
 from tests.localcluster import Api, ApiError
 

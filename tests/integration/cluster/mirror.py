@@ -10,6 +10,7 @@ from pathlib import Path
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.pacing import Timing
 from fluence_extender.cluster.port import (
+    WATCHED,
     Changed,
     Deleted,
     Kind,
@@ -29,8 +30,8 @@ class Mirror:
     """A sink; ``lists`` counts the lists of each kind."""
 
     def __init__(self) -> None:
-        self.state: dict[Kind, dict[str, Watched]] = {kind: {} for kind in Kind}
-        self.lists: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        self.state: dict[Kind, dict[str, Watched]] = {kind: {} for kind in WATCHED}
+        self.lists: dict[Kind, int] = dict.fromkeys(WATCHED, 0)
 
     def __call__(self, observation: Observation) -> None:
         kept = self.state[observation.kind]
@@ -46,7 +47,7 @@ class Mirror:
 
     def pod(self, name: str) -> Pod | None:
         """The pod of that name, None if there is none."""
-        found = self.state[Kind.POD].get(name)
+        found = self.state[Pod].get(name)
         return found if isinstance(found, Pod) else None
 
     def names(self, kind: Kind, prefix: str = "") -> set[str]:
@@ -55,7 +56,7 @@ class Mirror:
 
     def file(self) -> str | None:
         """The text of resources.yaml."""
-        (found,) = self.state[Kind.RESOURCES_FILE].values()
+        (found,) = self.state[ResourcesFile].values()
         assert isinstance(found, ResourcesFile)
         return found.text
 

@@ -13,12 +13,11 @@ import pytest
 
 from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import Conflict, Denied, PodsUnknown
+from fluence_extender.kinds.job import Job, decode_job
 from fluence_extender.model.names import COMPLETION_INDEX, JOB_NAME
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
 from tests.integration.cluster.conftest import Ground
 from tests.integration.cluster.lab import LONGEST
 from tests.localcluster import Api, ApiError

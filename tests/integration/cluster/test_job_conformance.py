@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.errors import Conflict, Gone
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.names import COMPLETION_INDEX
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import Job
 from tests.integration.cluster.conftest import NODES
 from tests.integration.cluster.lab import LONGEST, Lab
 

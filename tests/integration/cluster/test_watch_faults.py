@@ -15,8 +15,9 @@ import urllib3
 import yaml
 
 from fluence_extender.cluster.pacing import Timing
-from fluence_extender.cluster.port import Kind, Observation, Sink
+from fluence_extender.cluster.port import Observation, ResourcesFile, Sink
 from fluence_extender.cluster.watch import Watcher
+from fluence_extender.model.pod import Pod
 from tests.integration.cluster.conftest import ACCOUNT, Ground
 from tests.integration.cluster.mirror import QUICK, Mirror, eventually, mirrored
 from tests.localcluster import Api
@@ -89,14 +90,14 @@ async def test_history_compacted_while_cut_off_leads_to_a_new_list(
 
     await asyncio.to_thread(ground.api.create, manifest(f"{name}-gone"), "default")
     async with over(relay, ground, tmp_path) as (watcher, mirror):
-        assert mirror.names(Kind.POD, name) == {f"{name}-gone"}
+        assert mirror.names(Pod, name) == {f"{name}-gone"}
         relay.silence()
         await asyncio.to_thread(meanwhile)
-        assert mirror.names(Kind.POD, name) == {f"{name}-gone"}
+        assert mirror.names(Pod, name) == {f"{name}-gone"}
         relay.restore()
-        await eventually(lambda: mirror.names(Kind.POD, name) == {f"{name}-new"})
+        await eventually(lambda: mirror.names(Pod, name) == {f"{name}-new"})
         await eventually(lambda: not watcher.failures() and watcher.staleness() < 1.0)
-        assert mirror.lists[Kind.POD] > 1
+        assert mirror.lists[Pod] > 1
 
 
 async def test_connections_cut_again_and_again_lose_no_event_and_need_no_new_list(
@@ -116,8 +117,8 @@ async def test_connections_cut_again_and_again_lose_no_event_and_need_no_new_lis
     async with over(relay, ground, tmp_path) as (_, mirror):
         await asyncio.to_thread(churn)
         wanted = {one for number, one in enumerate(names) if number % 3}
-        await eventually(lambda: mirror.names(Kind.POD, name) == wanted)
-        assert mirror.lists[Kind.POD] == 1
+        await eventually(lambda: mirror.names(Pod, name) == wanted)
+        assert mirror.lists[Pod] == 1
 
 
 async def test_reader_slower_than_the_changes_ends_in_the_same_state(
@@ -139,7 +140,7 @@ async def test_reader_slower_than_the_changes_ends_in_the_same_state(
     async with over(relay, ground, tmp_path, sink=slowly) as (_, mirror):
         await asyncio.to_thread(churn)
         wanted = {f"{name}-{number:03}" for number in range(0, 300, 2)}
-        await eventually(lambda: mirror.names(Kind.POD, name) == wanted)
+        await eventually(lambda: mirror.names(Pod, name) == wanted)
 
 
 async def test_first_lists_are_consistent_reads_and_never_from_a_cache(
@@ -186,7 +187,7 @@ async def test_bookmark_moves_the_version_from_which_a_quiet_watch_continues(
         version = int(made["metadata"]["resourceVersion"])
         assert asked_from()[-1] < version
         await eventually(lambda: asked_from()[-1] >= version)
-        assert mirror.lists[Kind.RESOURCES_FILE] == 1
+        assert mirror.lists[ResourcesFile] == 1
     ground.api.delete(f"/api/v1/namespaces/default/configmaps/{name}")
 
 
@@ -233,8 +234,8 @@ async def test_watch_continues_with_a_rotated_token(
         await asyncio.to_thread(renewed, ground)
         # Open watches outlive their token; new requests are refused.
         relay.cut()
-        await eventually(lambda: Kind.POD in watcher.failures())
+        await eventually(lambda: Pod in watcher.failures())
         (tmp_path / "token").write_text(await asyncio.to_thread(token, ground))
         await asyncio.to_thread(ground.api.create, manifest(name), "default")
         await eventually(lambda: mirror.pod(name) is not None and not watcher.failures())
-        assert mirror.lists[Kind.POD] == 1
+        assert mirror.lists[Pod] == 1

@@ -15,11 +15,13 @@ import yaml
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import ApiRequest, connect
 from fluence_extender.cluster.errors import Denied, Unauthenticated
-from fluence_extender.cluster.port import Kind
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.cluster.watch import Watcher
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, PodGroup
 from tests.integration.cluster.conftest import NODES, Ground
 from tests.integration.cluster.mirror import QUICK, eventually, mirrored
 
@@ -47,7 +49,7 @@ async def test_pod_is_observed_from_its_gate_to_its_end(ground: Ground, name: st
         connect(str(ground.kubeconfig)) as connection,
         open_cluster(connection) as cluster,
     ):
-        assert set(NODES) <= set(mirror.state[Kind.NODE])
+        assert set(NODES) <= set(mirror.state[Node])
         await create(ground, pod_manifest(name, schedulingGates=[{"name": "g"}]))
         await eventually(lambda: mirror.pod(name) is not None)
         pod = mirror.pod(name)
@@ -88,8 +90,8 @@ async def test_jobs_pod_groups_and_the_config_map_are_followed(ground: Ground, n
                 "spec": {"schedulingPolicy": {"gang": {"minCount": 7}}},
             },
         )
-        await eventually(lambda: name in mirror.state[Kind.JOB] and name in mirror.state[Kind.POD_GROUP])
-        job, group = mirror.state[Kind.JOB][name], mirror.state[Kind.POD_GROUP][name]
+        await eventually(lambda: name in mirror.state[Job] and name in mirror.state[PodGroup])
+        job, group = mirror.state[Job][name], mirror.state[PodGroup][name]
         assert isinstance(job, Job)
         assert isinstance(group, PodGroup)
         assert (job.parallelism, job.completions, group.min_count) == (2, 4, 7)
@@ -109,7 +111,7 @@ async def test_restart_of_the_api_server_is_reported_and_recovered_from(ground: 
     async with mirrored(ground.kubeconfig) as (watcher, mirror):
         await asyncio.to_thread(ground.plane.component("kube-apiserver").stop)
         try:
-            await eventually(lambda: watcher.staleness() > 1.0 and Kind.POD in watcher.failures())
+            await eventually(lambda: watcher.staleness() > 1.0 and Pod in watcher.failures())
         finally:
             await asyncio.to_thread(ground.plane.component("kube-apiserver").start)
         await create(ground, pod_manifest(name))
@@ -138,13 +140,13 @@ async def test_missing_rights_of_an_account_are_named(ground: Ground, name: str)
     async with connect(str(kubeconfig)) as connection:
         watcher = Watcher(connection, lambda observation: None, "default", QUICK)
         task = asyncio.create_task(watcher.run())
-        served = {Kind.NODE, Kind.POD, Kind.JOB, Kind.POD_GROUP, Kind.RESOURCES_FILE}
+        served = {Node, Pod, Job, PodGroup, ResourcesFile}
         await eventually(lambda: served <= set(watcher.failures()))
         failures = watcher.failures()
         task.cancel()
         await asyncio.wait([task])
-        assert 'User "nobody" cannot list resource "nodes"' in failures[Kind.NODE]
-        assert "jobs" in failures[Kind.JOB]
+        assert 'User "nobody" cannot list resource "nodes"' in failures[Node]
+        assert "jobs" in failures[Job]
         async with open_cluster(connection) as cluster:
             pod = Pod("default", name, "some-uid")
             with pytest.raises(Denied, match=r'"nobody" cannot create resource "pods/binding"'):
@@ -159,9 +161,9 @@ async def test_list_read_in_pages_equals_what_was_watched(ground: Ground, name: 
     async with mirrored(ground.kubeconfig) as (_, mirror):
         await asyncio.to_thread(fill)
         wanted = {f"{name}-{number:03}" for number in range(200)}
-        await eventually(lambda: wanted <= set(mirror.state[Kind.POD]))
+        await eventually(lambda: wanted <= set(mirror.state[Pod]))
     async with mirrored(ground.kubeconfig) as (_, again):
-        assert wanted <= set(again.state[Kind.POD])
+        assert wanted <= set(again.state[Pod])
 
 
 async def test_credentials_of_another_type_replace_refused_ones(ground: Ground, tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ from fluence_extender.apps.kubectl.doctor.checks import POLICIES
 from fluence_extender.apps.kubectl.state_api import ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, FEATURE_GATES, scheduler_config
 from fluence_extender.cluster.leader import LEADS
-from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.embeddedcluster.classes import MOST_LOOKED_AT, NODE_VOLUMES
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
 from fluence_extender.identity.registration import is_ours
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.registry import KINDS
 from fluence_extender.model.access import ALL_PAST_WORK, METRICS
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
@@ -57,7 +58,6 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_PLACEMENT,
     USER_ANNOTATION,
 )
-from fluence_extender.model.workload import Job
 from tests.integration.deploy.containers import started
 from tests.integration.deploy.roles import bound_to, rights
 
@@ -78,15 +78,13 @@ CALLS = {
     ("batch", "jobs", "patch"),  # resume a Job that admission has suspended, or suspend it again
     *(
         (group, resource, verb)  # the same for what operators run
-        for group, resource in (("kubeflow.org", "mpijobs"), ("ray.io", "rayclusters"))
+        for group, resource in [
+            (kind.api.group, kind.api.plural) for kind in KINDS if kind.suspend and kind.api.optional
+        ]
         for verb in ("get", "patch")
     ),
     *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),
-    *(
-        (optional.group, optional.resource, verb)
-        for optional in OPTIONAL.values()
-        for verb in ("list", "watch")
-    ),
+    *((api.group, api.plural, verb) for api, _ in OPTIONAL.values() for verb in ("list", "watch")),
     ("", "pods", "get"),  # read back after an uncertain answer
     ("", "pods", "patch"),  # remove the gate
     ("", "pods", "create"),  # expect a suspended Job's pods, as a dry run
@@ -556,7 +554,7 @@ def test_policies_of_operators_know_the_keys_by_which_their_objects_wait(objects
         spec = objects["ValidatingAdmissionPolicy", name]["spec"]
         assert f"'{SUSPENDED_FOR_ANNOTATION}'" in str(spec)
         rules.append(spec["matchConstraints"])
-    waiting = {one.resource for kind, one in RESUMABLES.items() if kind is not Job}
+    waiting = {kind.api.plural for kind in KINDS if kind.suspend and kind.values is not Job}
     for one in rules:
         assert {name for rule in one["resourceRules"] for name in rule["resources"]} == waiting
     text = str([suspend["variables"], suspend["mutations"]])
@@ -573,7 +571,7 @@ def test_policies_about_autoscalers_know_the_keys_that_the_service_writes(object
 
 
 def _suspends(resource: str) -> tuple[str, ...]:
-    return next(one.suspend for one in RESUMABLES.values() if one.resource == resource)
+    return next(kind.suspend for kind in KINDS if kind.api.plural == resource)
 
 
 def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(objects: Objects) -> None:

@@ -10,11 +10,12 @@ from fluence_extender import __version__
 from fluence_extender.apps.cli import webhook
 from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.apps.webhook import webhook_target
-from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, Kind
+from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS
 from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.http.listeners.serving import ANSWER_GRACE
 from fluence_extender.identity.authority import SECRET
 from fluence_extender.identity.registration import OWNER, OWNER_LABEL, is_ours
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT, TOKEN_KEY
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, WEBHOOK_NAME
 from fluence_extender.webhook.producers import CLAIMS
@@ -38,16 +39,16 @@ CALLS = {
     ("batch", "jobs", "list"),
     ("batch", "jobs", "watch"),
     *(
-        (optional.group, optional.resource, verb)
-        for kind, optional in OPTIONAL.items()
+        (api.group, api.plural, verb)
+        for kind, (api, _) in OPTIONAL.items()
         if kind not in (*QUEUE_KINDS, *DEVICE_KINDS)
         for verb in ("list", "watch")
     ),
     # The PodGroups of gangs.
     *(
-        (optional.group, optional.resource, verb)
-        for kind, optional in OPTIONAL.items()
-        if kind in (Kind.POD_GROUP, Kind.COSCHEDULING_GROUP)
+        (api.group, api.plural, verb)
+        for kind, (api, _) in OPTIONAL.items()
+        if kind in (PodGroup, CoschedulingGroup)
         for verb in ("create", "patch", "delete")
     ),
     *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),

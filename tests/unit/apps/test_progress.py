@@ -11,19 +11,21 @@ from structlog.testing import capture_logs
 from fluence_extender.apps.extender import app
 from fluence_extender.cluster.port import Kind
 from fluence_extender.cluster.session import ClusterSession
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 
 
 class Listing:
     """A session of which only the nodes are listed at first."""
 
     def __init__(self) -> None:
-        self.listed = {Kind.NODE}
+        self.listed: set[Kind] = {Node}
 
     def is_synced(self, kind: Kind) -> bool:
         return kind in self.listed
 
     def failures(self) -> dict[Kind, str]:
-        return {Kind.POD: "403 Forbidden"}
+        return {Pod: "403 Forbidden"}
 
     def staleness(self, *_: Kind) -> float:
         return 0.0

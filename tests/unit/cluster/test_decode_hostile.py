@@ -10,23 +10,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.node import decode_node
-from fluence_extender.cluster.decode.objects import decode_event, decode_page
-from fluence_extender.cluster.decode.operators import (
-    decode_job_set,
-    decode_leader_worker_set,
-    decode_mpi_job,
-    decode_ray_cluster,
-)
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
-from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.cluster.sources import Source, sources
+from fluence_extender.kinds.job import decode_job
+from fluence_extender.kinds.jobset import decode_job_set
+from fluence_extender.kinds.leaderworkerset import decode_leader_worker_set
+from fluence_extender.kinds.mpijob import MpiJob, decode_mpi_job
+from fluence_extender.kinds.podgroups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.kinds.ray import decode_ray_cluster
+from fluence_extender.kinds.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.model.workload import MpiJob
+from fluence_extender.objects.meta import decode_event, decode_page
 from tests.unit.cluster.fake_api_server import FakeApiServer, eventually
 from tests.unit.cluster.test_listwatch_faults import Mirror, running
 
@@ -187,7 +184,7 @@ async def test_unreadable_node_neither_stops_nor_repeats_the_watch_of_the_others
     path, mirror = "/api/v1/nodes", Mirror()
     await server.put(path, "bad", spec={"taints": 5}, status={"allocatable": {"cpu": "1"}})
     await server.put(path, "good", status={"allocatable": {"cpu": "1"}})
-    async with running(connection, mirror, source(connection, Kind.NODE)) as watch:
+    async with running(connection, mirror, source(connection, Node)) as watch:
         await watch.synced.wait()
         await server.put(path, "bad", metadata={"labels": [5]}, status={"allocatable": {"cpu": "2"}})
         await server.put(path, "good", status={"allocatable": {"cpu": "2"}})

@@ -9,20 +9,18 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.job import decode_job
-from fluence_extender.cluster.decode.operators import (
-    decode_job_set,
-    decode_leader_worker_set,
-    decode_mpi_job,
-    decode_ray_cluster,
-    decode_ray_job,
-    decode_train_job,
-)
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.decode.pod_groups import decode_pod_group
-from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.queue.submissions import Ends
+from fluence_extender.kinds.job import Job, decode_job
+from fluence_extender.kinds.jobset import decode_job_set
+from fluence_extender.kinds.leaderworkerset import decode_leader_worker_set
+from fluence_extender.kinds.mpijob import decode_mpi_job
+from fluence_extender.kinds.podgroups import decode_pod_group
+from fluence_extender.kinds.ray import RayCluster, RayJob, decode_ray_cluster, decode_ray_job
+from fluence_extender.kinds.replicas import decode_replica_set, decode_stateful_set
+from fluence_extender.kinds.trainjob import decode_train_job
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.names import (
     DURATION_ANNOTATION,
     JOB_SET_NAME,
@@ -36,7 +34,6 @@ from fluence_extender.model.names import (
     TRAINING_OPERATOR,
 )
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import Job, RayCluster, RayJob, Workload
 from fluence_extender.queueing.entry import NEVER
 
 START = "2026-01-01T00:00:00Z"

@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.cluster.decode.job import decode_job
-from fluence_extender.cluster.decode.operators import (
-    EXCLUSIVE,
-    NODE_SELECTOR,
-    decode_job_set,
-    decode_leader_worker_set,
-    decode_mpi_job,
-    decode_ray_cluster,
+from fluence_extender.kinds.job import Job, decode_job
+from fluence_extender.kinds.jobset import EXCLUSIVE, NODE_SELECTOR, JobSet, ReplicatedJob, decode_job_set
+from fluence_extender.kinds.leaderworkerset import LeaderWorkerSet, decode_leader_worker_set
+from fluence_extender.kinds.mpijob import MpiJob, decode_mpi_job
+from fluence_extender.kinds.podgroups import (
+    CoschedulingGroup,
+    MemberStatus,
+    PodGroup,
+    decode_coscheduling_group,
+    decode_pod_group,
 )
-from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
-from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
+from fluence_extender.kinds.ray import RayCluster, decode_ray_cluster
+from fluence_extender.kinds.replicas import ReplicaSet, StatefulSet, decode_replica_set, decode_stateful_set
 from fluence_extender.model.names import (
     KUEUE_QUEUE_LABEL,
     NODES_ANNOTATION,
@@ -28,19 +30,6 @@ from fluence_extender.model.names import (
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     UNSATISFIABLE_CONDITION,
-)
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    LeaderWorkerSet,
-    MemberStatus,
-    MpiJob,
-    PodGroup,
-    RayCluster,
-    ReplicaSet,
-    ReplicatedJob,
-    StatefulSet,
 )
 
 META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}

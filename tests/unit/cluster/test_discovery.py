@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind
+from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS
 from fluence_extender.cluster.sources import OPTIONAL, Discovery
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.replicas import ReplicaSet, StatefulSet
+from fluence_extender.objects.queues import Namespace, PriorityClass
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, refuse
 
 V1 = ["priorityclasses"]
@@ -46,7 +52,7 @@ async def test_native_pod_group_is_found_in_the_preferred_version(
 ) -> None:
     versions, expected = NATIVE[release]
     serve(server, {"apps": {"v1": ["deployments"]}, "scheduling.k8s.io": versions})
-    found = await Discovery(connection).find(Kind.POD_GROUP)
+    found = await Discovery(connection).find(PodGroup)
     assert found == (expected and f"/apis/scheduling.k8s.io/{expected}/podgroups")
 
 
@@ -55,8 +61,8 @@ async def test_two_groups_of_the_same_plural_are_two_kinds(
 ) -> None:
     serve(server, {"scheduling.x-k8s.io": {"v1alpha1": ["elasticquotas", "podgroups"]}})
     discovery = Discovery(connection)
-    assert await discovery.find(Kind.POD_GROUP) is None
-    assert await discovery.find(Kind.COSCHEDULING_GROUP) == "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+    assert await discovery.find(PodGroup) is None
+    assert await discovery.find(CoschedulingGroup) == "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 
 
 async def test_kinds_that_are_not_served_cost_one_request_together(
@@ -72,7 +78,7 @@ async def test_unsupported_version_of_a_kind_is_not_used(
     server: FakeApiServer, connection: Connection
 ) -> None:
     serve(server, {"kubeflow.org": {"v1": ["mpijobs", "pytorchjobs"]}})
-    assert await Discovery(connection).find(Kind.MPI_JOB) is None
+    assert await Discovery(connection).find(MpiJob) is None
 
 
 async def test_unreadable_answers_count_as_nothing_served(
@@ -80,11 +86,11 @@ async def test_unreadable_answers_count_as_nothing_served(
 ) -> None:
     server.faults["list", "/apis"].extend([answer("no"), refuse(404)])
     discovery = Discovery(connection)
-    assert await discovery.find(Kind.JOB_SET) is None
-    assert await discovery.find(Kind.JOB_SET) is None
+    assert await discovery.find(JobSet) is None
+    assert await discovery.find(JobSet) is None
 
 
 def test_every_kind_except_those_of_kubernetes_itself_is_optional() -> None:
-    always = {Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET, Kind.NAMESPACE, Kind.PRIORITY_CLASS}
+    always = {Job, ReplicaSet, StatefulSet, Namespace, PriorityClass}
     others = {*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS}
     assert set(OPTIONAL) == others - always

@@ -13,7 +13,9 @@ from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.errors import ResourcesFileError
-from fluence_extender.cluster.port import Kind, Listed, Observation
+from fluence_extender.cluster.port import Listed, Observation
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 from tests.unit.cluster.fake_api_server import FakeApiServer, eventually
 
 PATHS = (
@@ -36,9 +38,9 @@ async def test_observations_from_before_the_sink_are_sent_to_it(
         server.objects[path] = {}
     seen: list[Observation] = []
     async with EarlyWatch(connection, "fluence").running() as early:
-        await early.watcher.synced(Kind.NODE, Kind.POD)
+        await early.watcher.synced(Node, Pod)
         watching = asyncio.create_task(early.watch(seen.append))
-        await eventually(lambda: {Kind.NODE, Kind.POD} <= {one.kind for one in seen})
+        await eventually(lambda: {Node, Pod} <= {one.kind for one in seen})
         watching.cancel()
         await asyncio.wait([watching])
     assert all(isinstance(one, Listed) for one in seen)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.operators import decode_job_set
 from fluence_extender.cluster.decode.pod import MOST_PORTS, MOST_RULES, MOST_VALUES, decode_pod
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob, decode_job_set
 from fluence_extender.model.names import (
     JOB_INDEX,
     JOB_SET_NAME,
@@ -20,7 +20,6 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import HostPort, Pod
-from fluence_extender.model.workload import JobSet, ReplicatedJob
 from fluence_extender.placement.topology_constraints import SLICE_REQUIRED
 from fluence_extender.room.holdings import ports_clash
 from tests.core.growth import assert_linear

@@ -22,7 +22,10 @@ from fluence_extender.cluster.errors import (
 )
 from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.cluster.reads import try_pod
-from fluence_extender.cluster.resumables import RESUMABLES
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.ray import RayCluster
+from fluence_extender.kinds.registry import KIND_OF
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GATE,
@@ -33,7 +36,6 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
 )
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import Job, MpiJob, RayCluster
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, refuse
 
 JOB = Job("ns", "j", "u1", 2, 2, True, version="7")
@@ -83,7 +85,7 @@ def stored(
 
 
 def first_pod(job: dict[str, Any]) -> Any:
-    (pod,) = RESUMABLES[Job].first_pods(job)
+    (pod,) = KIND_OF[Job].first_pods(job)
     return pod
 
 

@@ -12,10 +12,10 @@ import pytest
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.listwatch import ListWatch
 from fluence_extender.cluster.pacing import Timing
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation, ResourcesFile
+from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation, ResourcesFile
 from fluence_extender.cluster.sources import Source, config_map, sources
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import PodGroup
 from tests.unit.cluster.fake_api_server import (
     PODS,
     FakeApiServer,
@@ -58,7 +58,7 @@ class Mirror:
 
 
 def pods_of(connection: Connection) -> Source:
-    return next(source for source in sources(connection) if source.kind is Kind.POD)
+    return next(source for source in sources(connection) if source.kind is Pod)
 
 
 @asynccontextmanager
@@ -291,11 +291,11 @@ async def test_first_list_that_hangs_times_out(
 async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
     server: FakeApiServer, connection: Connection
 ) -> None:
-    source = next(source for source in sources(connection, QUICK) if source.kind is Kind.POD_GROUP)
+    source = next(source for source in sources(connection, QUICK) if source.kind is PodGroup)
     mirror = Mirror()
     async with running(connection, mirror, source) as watch:
         await watch.synced.wait()
-        assert mirror.observations == [Listed(Kind.POD_GROUP, (), served=False)]
+        assert mirror.observations == [Listed(PodGroup, (), served=False)]
         root = "/apis/scheduling.k8s.io"
         group = {"name": "scheduling.k8s.io", "versions": [{"version": "v1"}, {"version": "v1alpha2"}]}
         for path, body in [
@@ -313,7 +313,7 @@ async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
         await server.drop_watches()
         await eventually(lambda: len(mirror.observations) == 3)
     listed, gone = mirror.observations[1:]
-    assert gone == Listed(Kind.POD_GROUP, (), served=False)
+    assert gone == Listed(PodGroup, (), served=False)
     assert isinstance(listed, Listed)
     (found,) = listed.objects
     assert isinstance(found, PodGroup)
@@ -336,9 +336,9 @@ async def test_config_map_is_always_exactly_one_resources_file(
         await eventually(lambda: len(mirror.observations) == 3)
     source = "ConfigMap fluence/fluence-resources"
     assert mirror.observations == [
-        Listed(Kind.RESOURCES_FILE, (ResourcesFile(source, None),)),
-        Changed(Kind.RESOURCES_FILE, ResourcesFile(source, "a: 1")),
-        Changed(Kind.RESOURCES_FILE, ResourcesFile(source, None)),
+        Listed(ResourcesFile, (ResourcesFile(source, None),)),
+        Changed(ResourcesFile(source, "a: 1")),
+        Changed(ResourcesFile(source, None)),
     ]
     assert all(
         query["fieldSelector"] == "metadata.name=fluence-resources"

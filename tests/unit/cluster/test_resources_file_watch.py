@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.cluster.errors import ResourcesFileError
-from fluence_extender.cluster.port import Changed, Kind, Listed, Observation, ResourcesFile
+from fluence_extender.cluster.port import Changed, Listed, Observation, ResourcesFile
 from fluence_extender.cluster.resources_file import FileWatch, read_resources_file
 from tests.unit.cluster.fake_api_server import eventually
 
@@ -55,7 +55,7 @@ async def test_edits_removal_and_return_reach_the_sink(tmp_path: Path) -> None:
     path = tmp_path / "resources.yaml"
     write(path, "a")
     async with following(path) as observations:
-        assert observations == [Listed(Kind.RESOURCES_FILE, (ResourcesFile(str(path), "a"),))]
+        assert observations == [Listed(ResourcesFile, (ResourcesFile(str(path), "a"),))]
         write(path, "b")
         await eventually(lambda: texts(observations) == ["b"])
         path.unlink()

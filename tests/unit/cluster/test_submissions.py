@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.job import decode_job
-from fluence_extender.cluster.decode.operators import (
-    decode_job_set,
-    decode_leader_worker_set,
-    decode_mpi_job,
-    decode_ray_cluster,
-)
-from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
-from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
+from fluence_extender.kinds.job import decode_job
+from fluence_extender.kinds.jobset import decode_job_set
+from fluence_extender.kinds.leaderworkerset import decode_leader_worker_set
+from fluence_extender.kinds.mpijob import decode_mpi_job
+from fluence_extender.kinds.podgroups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.kinds.ray import decode_ray_cluster
+from fluence_extender.kinds.replicas import decode_replica_set, decode_stateful_set
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -26,7 +25,6 @@ from fluence_extender.model.names import (
     USER_ANNOTATION,
 )
 from fluence_extender.model.submission import NOTHING_SAID, Submission
-from fluence_extender.model.workload import Workload
 
 SAID = {HOLD_ANNOTATION: "true", AFTER_ANNOTATION: "ok:job/prep", USER_ANNOTATION: "ada"}
 LABELS = {QUEUE_LABEL: "physics", KUEUE_QUEUE_LABEL: "lq", "app": "x"}

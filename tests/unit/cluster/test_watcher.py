@@ -13,8 +13,11 @@ import pytest
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.errors import ResourcesFileError
 from fluence_extender.cluster.pacing import Timing
-from fluence_extender.cluster.port import Kind, Observation
+from fluence_extender.cluster.port import WATCHED, Observation
 from fluence_extender.cluster.watch import Watcher
+from fluence_extender.kinds.job import Job
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 from tests.unit.cluster.fake_api_server import FakeApiServer, eventually, hang, refuse
 
 QUICK = Timing(
@@ -63,19 +66,19 @@ async def test_every_kind_is_listed_before_it_is_synced(full: FakeApiServer, con
     assert watcher.staleness() == float("inf")
     full.faults["list", "/apis/batch/v1/jobs"].extend([refuse(403, "no jobs for you")] * 5)
     async with running(watcher):
-        await watcher.synced(Kind.NODE, Kind.POD)
-        assert watcher.is_synced(Kind.NODE)
+        await watcher.synced(Node, Pod)
+        assert watcher.is_synced(Node)
         await watcher.synced()
         assert watcher.is_synced()
         await eventually(lambda: watcher.failures() == {})
-    assert {one.kind for one in observations} == set(Kind)
+    assert {one.kind for one in observations} == set(WATCHED)
 
 
 async def test_missing_right_is_reported_by_kind(full: FakeApiServer, connection: Connection) -> None:
     full.faults["list", "/apis/batch/v1/jobs"].extend([refuse(403, "no jobs for you")] * 1000)
     watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
     async with running(watcher):
-        await eventually(lambda: "no jobs for you" in watcher.failures().get(Kind.JOB, ""))
+        await eventually(lambda: "no jobs for you" in watcher.failures().get(Job, ""))
         assert not watcher.is_synced()
 
 
@@ -99,7 +102,7 @@ async def test_lost_api_server_is_stale_until_it_is_back(full: FakeApiServer, co
         await watcher.synced()
         await full.stop()
         await eventually(lambda: watcher.staleness() > 0.3)
-        assert Kind.POD in watcher.failures()
+        assert Pod in watcher.failures()
         await full.start()
         await eventually(lambda: watcher.staleness() < 0.2 and not watcher.failures())
 
@@ -110,16 +113,16 @@ async def test_watch_that_lists_again_is_not_open_although_the_api_server_answer
     watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
     async with running(watcher):
         await watcher.synced()
-        await eventually(lambda: watcher.open_for(Kind.POD) > 0.1)
+        await eventually(lambda: watcher.open_for(Pod) > 0.1)
         await full.put_pod("unseen")
         full.compacted = full.version + 1
         full.faults["list", PATHS[1]].append(hang)
         await full.drop_watches()
         await eventually(lambda: full.count("list", PATHS[1]) == 2)
-        assert watcher.staleness(Kind.POD) < 10.0
-        assert watcher.open_for(Kind.POD) == 0.0
+        assert watcher.staleness(Pod) < 10.0
+        assert watcher.open_for(Pod) == 0.0
     other = Watcher(connection, lambda observation: None, "fluence", QUICK)
-    assert other.open_for(Kind.POD) == 0.0
+    assert other.open_for(Pod) == 0.0
 
 
 async def test_local_resources_file_replaces_the_config_map(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Gone
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.port import Changed, Deleted, Listed
 from fluence_extender.coordination.late import (
     MOMENT,
     PATIENCE,
@@ -55,7 +55,7 @@ def late(clock: Clock) -> LateConsumers:
 
 def sees(late: LateConsumers, *pods: Pod) -> list[tuple[str, str]]:
     """Return which consumers are released after a list of these pods, each with its task."""
-    late.observe(Listed(Kind.POD, pods))
+    late.observe(Listed(Pod, pods))
     return released(late)
 
 
@@ -68,9 +68,9 @@ def released(late: LateConsumers) -> list[tuple[str, str]]:
 
 
 def test_no_consumer_is_released_before_the_pods_are_listed(late: LateConsumers) -> None:
-    assert not late.observe(Changed(Kind.POD, producer(annotations=DECIDED)))
-    assert not late.observe(Changed(Kind.POD, consumer("a")))
-    assert late.observe(Listed(Kind.POD, ())) == {G}
+    assert not late.observe(Changed(producer(annotations=DECIDED)))
+    assert not late.observe(Changed(consumer("a")))
+    assert late.observe(Listed(Pod, ())) == {G}
 
 
 def test_producer_that_lives_decides_itself(late: LateConsumers, clock: Clock) -> None:
@@ -84,7 +84,7 @@ def test_decision_of_a_living_producer_counts_for_late_consumers(late: LateConsu
 
 
 def test_consumers_get_the_backend(late: LateConsumers) -> None:
-    late.observe(Listed(Kind.POD, (producer(annotations=DECIDED), consumer("a"))))
+    late.observe(Listed(Pod, (producer(annotations=DECIDED), consumer("a"))))
     (one,) = releases(late)
     assert one.annotations[PRODUCER_BACKEND_ANNOTATION] == "ibm_fez"
 
@@ -101,7 +101,7 @@ def test_remains_of_another_run_start_no_consumer_at_once(late: LateConsumers, c
     ended = producer(annotations=DECIDED, phase="Succeeded", owner=JOB)
     new = consumer("a", owner=Owner("Job", "j", "uid-second-run"))
     assert sees(late, ended, new) == []
-    late.observe(Changed(Kind.POD, producer("second-lead", created=30.0)))
+    late.observe(Changed(producer("second-lead", created=30.0)))
     clock.now += 10 * PATIENCE
     assert released(late) == []
 
@@ -118,7 +118,7 @@ def test_consumers_start_if_no_other_producer_comes(late: LateConsumers, clock: 
 def test_producer_that_succeeded_without_a_decision_delays_consumers_for_a_moment(
     late: LateConsumers, clock: Clock
 ) -> None:
-    late.observe(Listed(Kind.POD, (producer(phase="Succeeded", owner=JOB), consumer("a", owner=JOB))))
+    late.observe(Listed(Pod, (producer(phase="Succeeded", owner=JOB), consumer("a", owner=JOB))))
     assert released(late) == []
     assert late.due_in(G) == MOMENT
     clock.now += MOMENT
@@ -148,11 +148,11 @@ def test_consumers_wait_while_another_producer_may_come(
 
 def test_deleted_and_replaced_producer_starts_no_consumer(late: LateConsumers, clock: Clock) -> None:
     sees(late, producer(), consumer("a"))
-    late.observe(Changed(Kind.POD, producer(deleting=True)))
+    late.observe(Changed(producer(deleting=True)))
     assert released(late) == []
-    late.observe(Deleted(Kind.POD, producer()))
+    late.observe(Deleted(producer()))
     clock.now += PATIENCE / 2
-    late.observe(Changed(Kind.POD, producer("again")))
+    late.observe(Changed(producer("again")))
     assert released(late) == []
     clock.now += PATIENCE
     assert released(late) == []
@@ -160,7 +160,7 @@ def test_deleted_and_replaced_producer_starts_no_consumer(late: LateConsumers, c
 
 def test_consumers_start_after_their_producer_is_gone_for_good(late: LateConsumers, clock: Clock) -> None:
     sees(late, producer(), consumer("a"))
-    late.observe(Deleted(Kind.POD, producer()))
+    late.observe(Deleted(producer()))
     assert released(late) == []
     clock.now += PATIENCE
     assert released(late) == [("a", "")]
@@ -176,7 +176,7 @@ def test_record_of_a_producer_outlives_the_process_that_saw_it(late: LateConsume
     clock.now += REPEAT
     assert late.producer_to_record(G) == marked
     seen = replace(marked, annotations={**marked.annotations, PRODUCER_SEEN_ANNOTATION: "true"})
-    late.observe(Changed(Kind.POD, seen))
+    late.observe(Changed(seen))
     clock.now += REPEAT
     assert late.producer_to_record(G) is None
     assert late.due_in(G) is None
@@ -200,7 +200,7 @@ def test_consumers_get_what_others_received_after_the_producer_is_gone(
     sibling = consumer("first", gates=(), annotations=received)
     assert sees(late, sibling, consumer("a")) == []
     clock.now += PATIENCE
-    late.observe(Changed(Kind.POD, sibling))
+    late.observe(Changed(sibling))
     (one,) = releases(late)
     assert one.annotations == received
 
@@ -210,7 +210,7 @@ def test_release_is_repeated_until_it_is_observed(late: LateConsumers, clock: Cl
     assert released(late) == []
     clock.now += REPEAT
     assert released(late) == [("a", "t")]
-    late.observe(Changed(Kind.POD, consumer("a", gates=(GATE,))))
+    late.observe(Changed(consumer("a", gates=(GATE,))))
     clock.now += REPEAT
     assert released(late) == []
     assert late.due_in(G) is None
@@ -238,10 +238,10 @@ def test_forged_producer_releases_no_privileged_consumer(
     forged = replace(lead, node=node, annotations=notes)
     assert sees(late, forged, privileged("a"), consumer("b")) == [("b", "t")]
     for ended in (replace(forged, phase="Failed"), replace(forged, deleting=True)):
-        late.observe(Changed(Kind.POD, ended))
+        late.observe(Changed(ended))
         clock.now += 10 * PATIENCE
         assert "a" not in dict(released(late))
-    late.observe(Deleted(Kind.POD, forged))
+    late.observe(Deleted(forged))
     clock.now += 10 * PATIENCE
     assert "a" not in dict(released(late))
 
@@ -262,9 +262,9 @@ def test_privileged_siblings_and_their_record_are_credible(late: LateConsumers, 
 
 
 def test_producer_is_recorded_on_a_privileged_consumer_once_it_was_bound(late: LateConsumers) -> None:
-    late.observe(Listed(Kind.POD, (producer(node=""), privileged("a"))))
+    late.observe(Listed(Pod, (producer(node=""), privileged("a"))))
     assert late.producer_to_record(G) is None
-    late.observe(Changed(Kind.POD, producer()))
+    late.observe(Changed(producer()))
     recorded = late.producer_to_record(G)
     assert recorded is not None
     assert recorded.name == "a"
@@ -310,7 +310,7 @@ async def test_many_are_released_though_writes_fail(clock: Clock) -> None:
     )
     reconciler = LateConsumerReconciler(releases, clock)
     consumers = [consumer(f"c{number}") for number in range(40)]
-    reconciler.observe(Listed(Kind.POD, (producer(annotations=DECIDED), *consumers)))
+    reconciler.observe(Listed(Pod, (producer(annotations=DECIDED), *consumers)))
     await reconciler.round()
     assert len(releases.released) == 38
     clock.now += REPEAT

@@ -20,6 +20,7 @@ from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import DeviceClass, NodeDevice, ResourceClaimTemplate, ResourceSlice
 from fluence_extender.model.names import GATE
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import ClaimRef, Pod
 from fluence_extender.room.claims import WORK_AT_ONCE
 from fluence_extender.whatif import simulator
@@ -63,20 +64,20 @@ class Scene:
         self.judge = Judge()
         self.controller = Controller(EMBEDDED.ledger(), ports=Ports(judge=self.judge))
         self.evaluations = Evaluations()
-        self.put(Kind.NODE, node("n0"))
-        self.put(Kind.DEVICE_CLASS, DeviceClass("gpus", (f'device.driver == "{DRIVER}"',)))
-        self.put(Kind.RESOURCE_SLICE, SLICE)
+        self.put(Node, node("n0"))
+        self.put(DeviceClass, DeviceClass("gpus", (f'device.driver == "{DRIVER}"',)))
+        self.put(ResourceSlice, SLICE)
         self.evaluate()
         self.controller.take_decided()
         self.controller.start()
 
     def put(self, kind: Kind, thing: Any) -> None:
-        self.controller.observe(Changed(kind, thing))
+        self.controller.observe(Changed(thing))
 
     def pod(self, name: str, namespace: str, template: str = "") -> None:
         refs = (ClaimRef("c", template=template),) if template else ()
         made = Pod(namespace, name, name, requests=asks(100, 1), gates=(GATE,), claim_refs=refs)
-        self.put(Kind.POD, replace(made, interdependent=bool(refs)))
+        self.put(Pod, replace(made, interdependent=bool(refs)))
 
     def step(self) -> None:
         self.controller.step()
@@ -124,8 +125,8 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_nothing_is_evaluated_on_the_way_to_a_decision_and_others_are_placed(evaluated: list[str]) -> None:
     scene = Scene()
     evaluated.clear()
-    scene.put(Kind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate("hostile", "t", claim(4, 30)))
-    scene.put(Kind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate("physics", "t", claim(1, 0)))
+    scene.put(ResourceClaimTemplate, ResourceClaimTemplate("hostile", "t", claim(4, 30)))
+    scene.put(ResourceClaimTemplate, ResourceClaimTemplate("physics", "t", claim(1, 0)))
     scene.pod("h", "hostile", "t")
     scene.pod("p", "physics", "t")
     scene.pod("plain", "physics")
@@ -141,7 +142,7 @@ def test_nothing_is_evaluated_on_the_way_to_a_decision_and_others_are_placed(eva
 
 def test_claim_beyond_its_budget_says_so_and_takes_no_more_than_it() -> None:
     scene = Scene()
-    scene.put(Kind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate("hostile", "t", claim(4, 30)))
+    scene.put(ResourceClaimTemplate, ResourceClaimTemplate("hostile", "t", claim(4, 30)))
     scene.pod("h", "hostile", "t")
     scene.step()
     assert scene.evaluate() < MOST_COSTLY * 1.2
@@ -154,7 +155,7 @@ def test_claim_beyond_its_budget_says_so_and_takes_no_more_than_it() -> None:
 
 def test_pod_is_placed_once_the_verdicts_are_there() -> None:
     scene = Scene()
-    scene.put(Kind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate("physics", "t", claim(1, 1)))
+    scene.put(ResourceClaimTemplate, ResourceClaimTemplate("physics", "t", claim(1, 1)))
     scene.pod("p", "physics", "t")
     scene.step()
     assert not scene.is_placed("p")
@@ -166,7 +167,7 @@ def test_pod_is_placed_once_the_verdicts_are_there() -> None:
 def test_devices_that_have_changed_count_once_their_classes_are_known() -> None:
     scene = Scene()
     device = replace(SLICE.devices[0], attributes={f"{DRIVER}/uuid": "new"})
-    scene.put(Kind.RESOURCE_SLICE, replace(SLICE, devices=(device,)))
+    scene.put(ResourceSlice, replace(SLICE, devices=(device,)))
     counted = "deviceclass.resource.kubernetes.io/gpus"
     assert scene.controller.eligibility.nodes["n0"].allocatable[counted] == 32
     scene.evaluate()
@@ -179,7 +180,7 @@ def test_pods_of_a_template_that_comes_and_goes_are_taken_in_a_few_at_a_time(
 ) -> None:
     scene = Scene()
     template = ResourceClaimTemplate("hostile", "t", claim(1, 0))
-    scene.put(Kind.RESOURCE_CLAIM_TEMPLATE, template)
+    scene.put(ResourceClaimTemplate, template)
     for number in range(500):
         scene.pod(f"h{number}", "hostile", "t")
     taken: list[str] = []
@@ -191,8 +192,8 @@ def test_pods_of_a_template_that_comes_and_goes_are_taken_in_a_few_at_a_time(
 
     monkeypatch.setattr(scene.controller.devices, "pod_now", counted)
     for _ in range(3):
-        scene.controller.observe(Changed(Kind.RESOURCE_CLAIM_TEMPLATE, replace(template, spec=ClaimSpec())))
-        scene.controller.observe(Changed(Kind.RESOURCE_CLAIM_TEMPLATE, template))
+        scene.controller.observe(Changed(replace(template, spec=ClaimSpec())))
+        scene.controller.observe(Changed(template))
     assert len(taken) <= 6 * 64
     while scene.controller.restless:
         before = len(taken)
@@ -206,12 +207,12 @@ def test_claims_are_compared_with_many_devices_a_little_at_a_time() -> None:
     for number in range(1, 60):
         name = f"n{number}"
         devices = tuple(replace(one, pool=name) for one in SLICE.devices)
-        scene.put(Kind.NODE, node(name))
-        scene.put(Kind.RESOURCE_SLICE, replace(SLICE, name=name, pool=name, node=name, devices=devices))
+        scene.put(Node, node(name))
+        scene.put(ResourceSlice, replace(SLICE, name=name, pool=name, node=name, devices=devices))
     scene.evaluate()
     requests = tuple(DeviceRequest(f"r{at}", (Choice("gpus", (f"{at} >= 0",)),)) for at in range(25))
-    scene.put(Kind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate("hostile", "t", ClaimSpec(requests)))
-    scene.put(Kind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate("physics", "t", claim(1, 0)))
+    scene.put(ResourceClaimTemplate, ResourceClaimTemplate("hostile", "t", ClaimSpec(requests)))
+    scene.put(ResourceClaimTemplate, ResourceClaimTemplate("physics", "t", claim(1, 0)))
     scene.pod("h", "hostile", "t")
     scene.step()
     scene.evaluate()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.kinds.job import Job, decode_job
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     DIRECT_SCHEDULER_NAME,
@@ -20,7 +20,6 @@ from fluence_extender.model.names import (
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
 )
-from fluence_extender.model.workload import Job
 from fluence_extender.whatif.documents import as_json
 from tests.core.classes import PODS
 

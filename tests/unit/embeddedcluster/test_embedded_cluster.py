@@ -6,9 +6,9 @@ import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Denied, Disrupted, Gone
 from fluence_extender.cluster.port import (
+    WATCHED,
     Changed,
     Deleted,
-    Kind,
     Listed,
     Observation,
     Regarding,
@@ -25,11 +25,11 @@ def test_sink_is_told_lists_first_and_then_changes() -> None:
     seen: list[Observation] = []
     cluster = FaultyCluster(Node("n1"), POD)
     cluster.watch(seen.append)
-    assert [one.kind for one in seen] == list(Kind)
+    assert [one.kind for one in seen] == list(WATCHED)
     assert all(isinstance(one, Listed) for one in seen)
     cluster.put(Node("n2"))
     cluster.remove(Node("n1"))
-    assert seen[-2:] == [Changed(Kind.NODE, Node("n2")), Deleted(Kind.NODE, Node("n1"))]
+    assert seen[-2:] == [Changed(Node("n2")), Deleted(Node("n1"))]
 
 
 def test_absent_resources_file_is_one_without_text() -> None:
@@ -39,8 +39,8 @@ def test_absent_resources_file_is_one_without_text() -> None:
     first = seen.copy()
     cluster.put(ResourcesFile("memory", "a: 1"))
     cluster.remove(ResourcesFile("memory", None))
-    assert first[-1] == Listed(Kind.RESOURCES_FILE, (ResourcesFile("memory", None),))
-    assert seen[-1] == Changed(Kind.RESOURCES_FILE, ResourcesFile("memory", None))
+    assert first[-1] == Listed(ResourcesFile, (ResourcesFile("memory", None),))
+    assert seen[-1] == Changed(ResourcesFile("memory", None))
 
 
 async def test_held_observations_are_delivered_when_asked() -> None:
@@ -53,12 +53,12 @@ async def test_held_observations_are_delivered_when_asked() -> None:
     cluster.put(Node("n1"))
     assert seen == []
     cluster.deliver(1)
-    assert [one.kind for one in seen] == [Kind.POD]
+    assert [one.kind for one in seen] == [Pod]
     cluster.deliver()
-    assert [one.kind for one in seen] == [Kind.POD, Kind.NODE]
-    cluster.relist(Kind.NODE)
+    assert [one.kind for one in seen] == [Pod, Node]
+    cluster.relist(Node)
     cluster.deliver()
-    assert seen[-1] == Listed(Kind.NODE, (Node("n1"),))
+    assert seen[-1] == Listed(Node, (Node("n1"),))
 
 
 async def test_verbs_fail_on_demand_and_only_as_often() -> None:

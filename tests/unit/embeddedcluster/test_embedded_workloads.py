@@ -14,10 +14,10 @@ from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.kubelets import EmbeddedKubelets
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.kinds.job import Job
 from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.model.names import COMPLETION_INDEX
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
 from tests.core.clock import VirtualLoop
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Kind, Listed
+from fluence_extender.cluster.port import Changed, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.membership.gang import Gang
@@ -26,10 +26,11 @@ from fluence_extender.model.names import (
     HOLD_ANNOTATION,
     QUEUE_LABEL,
 )
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Quota, Stop
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.queues import DEFAULT_QUEUE, Queue, QueueLimits, Quota, Stop
 from fluence_extender.room.ledger import Ledger
 from tests.core.values import node
 
@@ -175,9 +176,9 @@ def cluster(clock: Callable[[], float], queue: Queue | None = None) -> Controlle
     """A started controller on one node with 4 cores, with the default queue and perhaps another one."""
     ledger = Ledger()
     controller = Controller(ledger, clock=clock)
-    controller.observe(Listed(Kind.NODE, (node("n0", cpu=4000),)))
+    controller.observe(Listed(Node, (node("n0", cpu=4000),)))
     queues = (Queue(DEFAULT_QUEUE, uid="default"), *(() if queue is None else (queue,)))
-    controller.observe(Listed(Kind.QUEUE, queues))
+    controller.observe(Listed(Queue, queues))
     controller.start()
     return controller
 
@@ -186,7 +187,7 @@ def crowd(controller: Controller, says: Callable[[int], Fields], namespace: str 
     """Let a crowd come and settle; return its pods."""
     pods = [pod(namespace, number, **says(number)) for number in range(CROWD)]
     for one in pods:
-        controller.observe(Changed(Kind.POD, one))
+        controller.observe(Changed(one))
     settle(controller)
     return pods
 
@@ -206,7 +207,7 @@ def settle(controller: Controller) -> list[str]:
 
 def steps_until_placed(controller: Controller, one: Pod, most: int = 1000) -> int:
     """Let a pod come, and return in which step it is told its node."""
-    controller.observe(Changed(Kind.POD, one))
+    controller.observe(Changed(one))
     for number in range(1, most + 1):
         if f"{one.namespace}/{one.name}" in steered(controller):
             return number
@@ -215,7 +216,7 @@ def steps_until_placed(controller: Controller, one: Pod, most: int = 1000) -> in
 
 def room_comes(controller: Controller, step: int) -> None:
     """Let the node change, after which every gang that may start is tried again."""
-    controller.observe(Changed(Kind.NODE, node("n0", cpu=4000, labels={"step": str(step)})))
+    controller.observe(Changed(node("n0", cpu=4000, labels={"step": str(step)})))
 
 
 def toggled(pods: list[Pod]) -> Iterator[Pod]:

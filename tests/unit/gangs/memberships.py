@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.kinds.membership import Membership
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import (
-    Workload,
-)
 from tests.core.manifests import (
     Manifest,
     decoded,

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.operators import (
-    decode_job_set,
-    decode_leader_worker_set,
-    decode_mpi_job,
-    decode_ray_cluster,
-)
-from fluence_extender.cluster.port import Changed, Kind, Listed
+from fluence_extender.cluster.port import Changed, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.kinds.jobset import decode_job_set
+from fluence_extender.kinds.leaderworkerset import decode_leader_worker_set
+from fluence_extender.kinds.mpijob import decode_mpi_job
+from fluence_extender.kinds.ray import decode_ray_cluster
 from fluence_extender.model import names
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
@@ -31,9 +30,8 @@ MOST = 2**31 - 1
 TEMPLATE = {"template": {"spec": {"schedulerName": "fluence", "containers": [{"name": "c"}]}}}
 JOB = {"spec": {"parallelism": MOST, "completions": MOST, **TEMPLATE}}
 
-WORKLOADS: dict[str, tuple[Kind, Callable[[bytes], Any], dict[str, Any], dict[str, str], Owner]] = {
+WORKLOADS: dict[str, tuple[Callable[[bytes], Any], dict[str, Any], dict[str, str], Owner]] = {
     "RayCluster": (
-        Kind.RAY_CLUSTER,
         decode_ray_cluster,
         {
             "headGroupSpec": TEMPLATE,
@@ -45,21 +43,18 @@ WORKLOADS: dict[str, tuple[Kind, Callable[[bytes], Any], dict[str, Any], dict[st
         Owner("RayCluster", "w", "w", "ray.io/v1"),
     ),
     "JobSet": (
-        Kind.JOB_SET,
         decode_job_set,
         {"replicatedJobs": [{"name": f"r{at}", "replicas": MOST, "template": JOB} for at in range(20)]},
         {"jobset.sigs.k8s.io/jobset-name": "w", "jobset.sigs.k8s.io/replicatedjob-name": "r0"},
         Owner("Job", "w-r0-0", "w-r0-0", "batch/v1"),
     ),
     "MPIJob": (
-        Kind.MPI_JOB,
         decode_mpi_job,
         {"mpiReplicaSpecs": {role: {"replicas": MOST, **TEMPLATE} for role in ("Worker", "Launcher")}},
         {"training.kubeflow.org/job-name": "w", "training.kubeflow.org/replica-type": "worker"},
         Owner("MPIJob", "w", "w", "kubeflow.org/v2beta1"),
     ),
     "LeaderWorkerSet": (
-        Kind.LEADER_WORKER_SET,
         decode_leader_worker_set,
         {"replicas": MOST, "leaderWorkerTemplate": {"size": MOST, "workerTemplate": TEMPLATE["template"]}},
         {"leaderworkerset.sigs.k8s.io/name": "w", "leaderworkerset.sigs.k8s.io/group-index": "0"},
@@ -70,7 +65,7 @@ WORKLOADS: dict[str, tuple[Kind, Callable[[bytes], Any], dict[str, Any], dict[st
 
 def scene() -> Controller:
     controller = Controller(EMBEDDED.ledger())
-    controller.observe(Listed(Kind.NODE, (node("n0"), node("n1"))))
+    controller.observe(Listed(Node, (node("n0"), node("n1"))))
     controller.start()
     return controller
 
@@ -90,13 +85,13 @@ def is_placed(controller: Controller, uid: str) -> bool:
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_absurd_size_of_a_workload_keeps_nobody_else_waiting(kind: str) -> None:
-    watched, decode, spec, labels, owner = WORKLOADS[kind]
+    decode, spec, labels, owner = WORKLOADS[kind]
     controller = scene()
     gang = {"ray.io/gang-scheduling-enabled": "true"}
     metadata = {"name": "w", "namespace": "hostile", "uid": "w", "labels": gang}
-    controller.observe(Changed(watched, decode(json.dumps({"metadata": metadata, "spec": spec}).encode())))
-    controller.observe(Changed(Kind.POD, pod("hostile", "p", labels=labels, owner=owner)))
-    controller.observe(Changed(Kind.POD, pod("physics", "o")))
+    controller.observe(Changed(decode(json.dumps({"metadata": metadata, "spec": spec}).encode())))
+    controller.observe(Changed(pod("hostile", "p", labels=labels, owner=owner)))
+    controller.observe(Changed(pod("physics", "o")))
     assert is_placed(controller, "physics-o")
     found = controller.member("hostile-p")
     assert found is not None
@@ -105,11 +100,11 @@ def test_absurd_size_of_a_workload_keeps_nobody_else_waiting(kind: str) -> None:
 
 
 def test_size_beyond_the_largest_gang_is_refused_in_words() -> None:
-    watched, decode, spec, labels, owner = WORKLOADS["JobSet"]
+    decode, spec, labels, owner = WORKLOADS["JobSet"]
     controller = scene()
     metadata = {"name": "w", "namespace": "hostile", "uid": "w"}
-    controller.observe(Changed(watched, decode(json.dumps({"metadata": metadata, "spec": spec}).encode())))
-    controller.observe(Changed(Kind.POD, pod("hostile", "p", labels=labels, owner=owner)))
+    controller.observe(Changed(decode(json.dumps({"metadata": metadata, "spec": spec}).encode())))
+    controller.observe(Changed(pod("hostile", "p", labels=labels, owner=owner)))
     controller.step()
     found = controller.member("hostile-p")
     assert found is not None
@@ -129,6 +124,6 @@ def test_gang_that_can_not_be_judged_keeps_nobody_else_waiting(monkeypatch: pyte
     monkeypatch.setattr(Rules, "apply", fails)
     controller = scene()
     for number in range(3):
-        controller.observe(Changed(Kind.POD, pod("hostile", f"p{number}")))
-    controller.observe(Changed(Kind.POD, pod("physics", "o")))
+        controller.observe(Changed(pod("hostile", f"p{number}")))
+    controller.observe(Changed(pod("physics", "o")))
     assert is_placed(controller, "physics-o")

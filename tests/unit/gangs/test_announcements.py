@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.names import GATE, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.workload import PodGroup
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.kinds.podgroups import CoschedulingGroup
 from fluence_extender.model.names import GATE, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import CoschedulingGroup
 from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, gang

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.cluster.port import Kind, OwnPods, ResourcesFile
+from fluence_extender.cluster.port import OwnPods, ResourcesFile
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
@@ -290,7 +290,7 @@ def test_nothing_is_judged_while_the_watch_is_out_of_touch(world: MakeWorld) -> 
     missed(w, lambda: w.cluster.remove(pod))
     assert w.run(auditor.compare_with_a_fresh_list(w.cluster.own_pods)) == []
     assert pod.uid in w.ledger.holdings
-    w.cluster.relist(Kind.POD)
+    w.cluster.relist(Pod)
     assert pod.uid not in w.ledger.holdings
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 from fluence_extender.gangs.execution.barrier import Barrier, BarrierFailed, Gathered
-from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.kinds.membership import alone
 from fluence_extender.model.pod import HostPort
 from tests.core.clock import VirtualLoop
 from tests.core.values import pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Denied
-from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.execution.binder import BIND_PAUSE
 from fluence_extender.http.scheduler.port import BindRefused
 from fluence_extender.model.assignment import binding_annotations
@@ -262,7 +262,7 @@ def test_parent_node_that_goes_and_comes_back_keeps_what_is_held_of_its_devices(
     w.advance(3)
     assert not w.now(second).node
     w.cluster.put(node("n0", labels={"topology.kubernetes.io/zone": "elsewhere"}))
-    w.cluster.relist(Kind.NODE)
+    w.cluster.relist(Node)
     w.advance(3)
     assert not w.now(second).node
     w.cluster.remove(w.now(first))

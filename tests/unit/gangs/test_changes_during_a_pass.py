@@ -10,12 +10,12 @@ from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.planning.view import Plan
 from fluence_extender.graph.virtual import VirtualResource, VirtualResources
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Pod, PodTerm, Requirement
-from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, Stop
 from fluence_extender.model.reason import ReasonCode
-from fluence_extender.model.workload import PodGroup
+from fluence_extender.objects.queues import DEFAULT_QUEUE, Queue, Stop
 from fluence_extender.room.ledger import Ledger
 from tests.core.values import asks, node
 
@@ -29,20 +29,20 @@ class Core:
     def __init__(self, *nodes: Node) -> None:
         self.now = 0.0
         self.controller = Controller(Ledger(), clock=lambda: self.now, calendar=lambda: 1_000_000 + self.now)
-        self.controller.observe(Listed(Kind.NODE, nodes))
-        self.controller.observe(Listed(Kind.QUEUE, (Queue(DEFAULT_QUEUE, uid="default"),)))
+        self.controller.observe(Listed(Node, nodes))
+        self.controller.observe(Listed(Queue, (Queue(DEFAULT_QUEUE, uid="default"),)))
         self.controller.start()
         self.rest()
 
     def see(self, kind: Kind, *objects: object) -> None:
         for one in objects:
-            self.controller.observe(Changed(kind, one))  # type: ignore[arg-type]
+            self.controller.observe(Changed(one))  # type: ignore[arg-type]
 
     def waits(self, name: str, cpu: int = 3000, **fields: object) -> Pod:
         """Show a pod that waits for its place."""
         pod = Pod("default", name, name, gates=(GATE,), requests=asks(cpu, 1), created=1.0)
         pod = replace(pod, **fields)  # type: ignore[arg-type]
-        self.see(Kind.POD, pod)
+        self.see(Pod, pod)
         return pod
 
     def runs(self, name: str, where: str, cpu: int = 3000, **fields: object) -> Pod:
@@ -51,7 +51,7 @@ class Core:
             "default", name, name, node=where, phase="Running", scheduler="other", requests=asks(cpu, 1)
         )
         pod = replace(pod, **fields)  # type: ignore[arg-type]
-        self.see(Kind.POD, pod)
+        self.see(Pod, pod)
         return pod
 
     def decided(self) -> Plan:
@@ -100,11 +100,11 @@ def group(name: str, *levels: str) -> PodGroup:
 
 def test_gang_whose_group_comes_to_require_one_rack_is_not_spread() -> None:
     core = racks()
-    core.see(Kind.POD_GROUP, group("g"))
+    core.see(PodGroup, group("g"))
     core.waits("a", group="g")
     core.waits("b", group="g")
     plan = core.decided()
-    core.see(Kind.POD_GROUP, group("g", RACK))
+    core.see(PodGroup, group("g", RACK))
     core.carry_out(plan)
     assert (core.node_of("a"), core.node_of("b")) == ("", "")
     assert core.code("a") is ReasonCode.UNSATISFIABLE
@@ -112,27 +112,27 @@ def test_gang_whose_group_comes_to_require_one_rack_is_not_spread() -> None:
 
 def test_gang_whose_group_requires_one_rack_no_more_is_placed() -> None:
     core = racks()
-    core.see(Kind.POD_GROUP, group("before", RACK), group("g", RACK))
+    core.see(PodGroup, group("before", RACK), group("g", RACK))
     for name in ("before", "g"):
         core.waits(f"{name}-0", group=name)
         core.waits(f"{name}-1", group=name)
     core.rest()
     assert core.code("g-0") is ReasonCode.UNSATISFIABLE
-    core.see(Kind.NODE, node("n0", cpu=4000, labels={RACK: "r0", "x": "1"}))
+    core.see(Node, node("n0", cpu=4000, labels={RACK: "r0", "x": "1"}))
     plan = core.decided()
-    core.see(Kind.POD_GROUP, group("g"))
+    core.see(PodGroup, group("g"))
     core.carry_out(plan)
     assert {core.node_of("g-0"), core.node_of("g-1")} == {"n0", "n1"}
 
 
 def test_room_of_a_pod_that_is_deleted_goes_to_the_next_after_a_pass_over_all() -> None:
     core = Core(node("n0", cpu=4000))
-    core.see(Kind.NODE, node("n0", cpu=4000, labels={"x": "1"}))
+    core.see(Node, node("n0", cpu=4000, labels={"x": "1"}))
     first = core.waits("a")
     core.waits("b", created=2.0)
     plan = core.decided()
     assert plan.view.grew
-    core.controller.observe(Deleted(Kind.POD, first))
+    core.controller.observe(Deleted(first))
     core.carry_out(plan)
     assert core.node_of("b") == "n0"
 
@@ -145,7 +145,7 @@ def test_queue_that_is_stopped_places_none_of_its_many_gangs() -> None:
     plan = core.decided()
     # So little time is left for looking at changed gangs that only some are looked at in a step.
     core.controller.lifecycle._evaluation._clock = iter(range(10**6)).__next__
-    core.see(Kind.QUEUE, Queue(DEFAULT_QUEUE, stop=Stop.HOLD, uid="default"))
+    core.see(Queue, Queue(DEFAULT_QUEUE, stop=Stop.HOLD, uid="default"))
     core.controller.begin()
     assert core.controller.registry.dirty
     core.controller.finish(plan)
@@ -228,7 +228,7 @@ def test_gang_is_tried_on_a_node_that_has_changed_since_it_refused() -> None:
     core.waits("z", 9000, created=5.0)
     core.rest()
     core.now = 7.0
-    core.see(Kind.NODE, node("n0", cpu=4000, labels={"x": "1"}))
+    core.see(Node, node("n0", cpu=4000, labels={"x": "1"}))
     core.rest()
     core.now = 20.0
     core.rest()

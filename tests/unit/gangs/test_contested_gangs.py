@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    MpiJob,
-    PodGroup,
-    ReplicatedJob,
-)
 from tests.core.manifests import decoded, job_set_pod, mpi_pod
 from tests.core.values import asks, node
 from tests.core.world import World

@@ -6,20 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from fluence_extender.gangs.membership.conventions import CONVENTIONS
-from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import agreed_size
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.membership import Membership
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.registry import CONVENTIONS
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    MpiJob,
-    PodGroup,
-    ReplicatedJob,
-)
 from tests.core.manifests import (
     coscheduled,
     flux_k8s,

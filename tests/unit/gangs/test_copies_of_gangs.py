@@ -7,8 +7,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.kinds.membership import alone
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.reason import Reason, ReasonCode

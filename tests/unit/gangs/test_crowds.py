@@ -8,8 +8,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.port import Changed, Deleted, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.lifecycle import ALL_FIRST, EVALUATED_WITHIN
 from fluence_extender.gangs.lifecycle.places import Places
@@ -19,8 +20,11 @@ from fluence_extender.model import pod_keys
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.hints import MOST_WORDS
 from fluence_extender.model.names import AFTER_ANNOTATION, DOMAIN, HOLD_ANNOTATION, QUEUE_LABEL
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import (
+from fluence_extender.model.reason import ReasonCode
+from fluence_extender.model.resources import Resources
+from fluence_extender.objects.queues import (
     DEFAULT_QUEUE,
     PolicyName,
     Queue,
@@ -29,8 +33,6 @@ from fluence_extender.model.queue import (
     SchedulingOptions,
     Stop,
 )
-from fluence_extender.model.reason import ReasonCode
-from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.entry import expected_end
 from fluence_extender.queueing.shares import Ranking
 from fluence_extender.room.ledger import Ledger
@@ -74,7 +76,7 @@ def test_what_a_rule_blocks_costs_nothing_but_its_own_changes(
     assert work.done["looks"] <= 2
     work.reset()
     for changed in islice(toggled(pods[10:]), 40):
-        controller.observe(Changed(Kind.POD, changed))
+        controller.observe(Changed(changed))
         settle(controller)
     assert work.done["attempts"] == 0
     assert work.done["looks"] <= 40
@@ -91,14 +93,14 @@ def test_crowd_that_can_not_fit_delays_others_by_one_pass(monkeypatch: pytest.Mo
         work.reset()
         assert steps_until_placed(controller, pod("other", CROWD + step)) == 1
         assert work.done["attempts"] <= CROWD + 1
-        controller.observe(Deleted(Kind.POD, pod("other", CROWD + step)))
+        controller.observe(Deleted(pod("other", CROWD + step)))
 
 
 def test_service_tells_for_how_long_a_gang_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(monkeypatch)
     controller = cluster(work)
     for number in range(20):
-        controller.observe(Changed(Kind.POD, pod("crowd", number, **of_other_shapes(number))))
+        controller.observe(Changed(pod("crowd", number, **of_other_shapes(number))))
     settle(controller)
     work.now += 1000
     assert controller.lifecycle.untried_for() == 0
@@ -133,7 +135,7 @@ def test_crowd_without_all_members_delays_others_by_a_constant_while_nodes_chang
         room_comes(controller, step)
         other = pod("other", step)
         assert steps_until_placed(controller, other) <= ALL_FIRST + 2
-        controller.observe(Deleted(Kind.POD, other))
+        controller.observe(Deleted(other))
         began = work.now
         controller.step()
         took.append(work.now - began)
@@ -150,7 +152,7 @@ def test_crowd_of_changed_gangs_delays_others_by_a_constant(monkeypatch: pytest.
     steps = []
     for number in range(5):
         # All wait for this one, so each of its ends is looked at by all.
-        controller.observe(Deleted(Kind.POD, pods[1]) if number % 2 == 0 else Changed(Kind.POD, pods[1]))
+        controller.observe(Deleted(pods[1]) if number % 2 == 0 else Changed(pods[1]))
         steps.append(steps_until_placed(controller, pod("other", number)))
     assert max(steps) <= 20
     settle(controller)
@@ -204,10 +206,10 @@ def test_duration_of_a_queue_is_taken_up_in_small_steps(
     controller = cluster(work, Queue(TEAM, stop=Stop.HOLD, max_duration=before, uid="team"))
     pods = crowd(controller, of_team)
     edited = Queue(TEAM, stop=Stop.HOLD, max_duration=60.0, uid="team")
-    controller.observe(Changed(Kind.QUEUE, edited))
+    controller.observe(Changed(edited))
     took: list[float] = []
     other = pod("other", 1)
-    controller.observe(Changed(Kind.POD, other))
+    controller.observe(Changed(other))
     placed = False
     while controller.lifecycle.restless or not took:
         began = work.now
@@ -248,14 +250,14 @@ def test_gang_is_released_by_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) 
     waiting = pod("crowd", 2, annotations={AFTER_ANNOTATION: "ok:gang/c0001"})
     first = pod("crowd", 1, annotations={HOLD_ANNOTATION: "true"})
     for one in (waiting, first):
-        controller.observe(Changed(Kind.POD, one))
+        controller.observe(Changed(one))
     assert settle(controller) == []
     first = replace(first, annotations={})
-    controller.observe(Changed(Kind.POD, first))
+    controller.observe(Changed(first))
     assert settle(controller) == ["crowd/c0001"]
-    controller.observe(Changed(Kind.POD, replace(first, gates=(), node="n0", phase="Running")))
+    controller.observe(Changed(replace(first, gates=(), node="n0", phase="Running")))
     assert settle(controller) == []
-    controller.observe(Changed(Kind.POD, replace(first, gates=(), node="n0", phase="Succeeded")))
+    controller.observe(Changed(replace(first, gates=(), node="n0", phase="Succeeded")))
     assert settle(controller) == ["crowd/c0002"]
 
 
@@ -267,10 +269,10 @@ def test_limit_lets_the_next_in_order_start(limits: QueueLimits, monkeypatch: py
     controller = cluster(work, Queue(TEAM, limits=limits, uid="team"))
     for number in range(200):
         priority = int(number == 150)
-        controller.observe(Changed(Kind.POD, pod("crowd", number, priority=priority, **of_team(number))))
+        controller.observe(Changed(pod("crowd", number, priority=priority, **of_team(number))))
     assert sorted(settle(controller)) == ["crowd/c0000", "crowd/c0150"]
     work.reset()
-    controller.observe(Deleted(Kind.POD, pod("crowd", 150)))
+    controller.observe(Deleted(pod("crowd", 150)))
     assert settle(controller) == ["crowd/c0001"]
     assert work.done["looks"] <= 40
 
@@ -280,13 +282,13 @@ def test_limit_lets_one_start_that_is_far_behind_if_those_before_it_have_no_room
 ) -> None:
     controller = cluster(Work(monkeypatch), Queue(TEAM, limits=QueueLimits(running=1), uid="team"))
     running = pod("crowd", 0, **of_team(0))
-    controller.observe(Changed(Kind.POD, running))
+    controller.observe(Changed(running))
     assert settle(controller) == ["crowd/c0000"]
     for number in range(1, 200):
         fields = {**of_team(number), **of_other_shapes(number)} if number < 199 else of_team(number)
-        controller.observe(Changed(Kind.POD, pod("crowd", number, **fields)))
+        controller.observe(Changed(pod("crowd", number, **fields)))
     assert settle(controller) == []
-    controller.observe(Deleted(Kind.POD, running))
+    controller.observe(Deleted(running))
     assert settle(controller) == ["crowd/c0199"]
 
 
@@ -301,7 +303,7 @@ def test_circle_is_found_by_all_on_it_when_it_closes_and_when_it_opens(
     ]
     last = pod("crowd", 9, annotations={HOLD_ANNOTATION: "true"})
     for one in (*pods, last):
-        controller.observe(Changed(Kind.POD, one))
+        controller.observe(Changed(one))
     settle(controller)
 
     def in_circle() -> int:
@@ -309,14 +311,14 @@ def test_circle_is_found_by_all_on_it_when_it_closes_and_when_it_opens(
         return sum("in a circle" in one.reason.text for one in gangs if one.reason is not None)
 
     assert in_circle() == 0
-    controller.observe(Changed(Kind.POD, replace(last, annotations={AFTER_ANNOTATION: "ok:gang/c0000"})))
+    controller.observe(Changed(replace(last, annotations={AFTER_ANNOTATION: "ok:gang/c0000"})))
     settle(controller)
     assert in_circle() == 10
     work.reset()
     controller.ledger.changed()
     settle(controller)
     assert work.done["circles"] == 0
-    controller.observe(Changed(Kind.POD, last))
+    controller.observe(Changed(last))
     settle(controller)
     assert in_circle() == 0
 
@@ -331,12 +333,12 @@ def test_room_that_comes_in_a_queue_is_given_in_order_and_tried_by_a_bounded_num
     running = [one for one in pods if controller.registry.gangs[key_of(controller, one)].reason is None]
     assert running == pods[:3]
     work.reset()
-    controller.observe(Deleted(Kind.POD, pods[1]))
+    controller.observe(Deleted(pods[1]))
     assert settle(controller) == ["crowd/c0003"]
     assert work.done["attempts"] <= 2
     work.reset()
-    controller.observe(Deleted(Kind.POD, pods[3]))
-    controller.observe(Changed(Kind.POD, pod("crowd", CROWD, **of_team(0))))
+    controller.observe(Deleted(pods[3]))
+    controller.observe(Changed(pod("crowd", CROWD, **of_team(0))))
     # The newest fits as well, but it is the last in order.
     assert settle(controller) == ["crowd/c0004"]
     assert work.done["attempts"] <= 3
@@ -350,11 +352,11 @@ def test_reason_of_a_gang_over_quota_follows_its_queue(monkeypatch: pytest.Monke
     last = controller.registry.gangs[key_of(controller, pods[-1])]
     assert last.reason is not None
     assert "queue team may use 150m cpu (limit.cpu)" in last.reason.text
-    controller.observe(Changed(Kind.QUEUE, replace(queue, quota=Quota(limit={"cpu": 180}))))
+    controller.observe(Changed(structs.replace(queue, quota=Quota(limit={"cpu": 180}))))
     settle(controller)
     assert "queue team may use 180m cpu (limit.cpu)" in last.reason.text
     work.reset()
-    controller.observe(Changed(Kind.QUEUE, replace(queue, quota=Quota(limit={"cpu": 250}))))
+    controller.observe(Changed(structs.replace(queue, quota=Quota(limit={"cpu": 250}))))
     assert settle(controller) == ["crowd/c0001"]
     assert "queue team may use 250m cpu (limit.cpu)" in last.reason.text
 
@@ -376,24 +378,24 @@ def test_crowd_short_of_what_queues_keep_is_judged_without_counting_all_that_run
     controller = Controller(ledger, clock=work, calendar=lambda: 1000 + work.now)
     # What queues keep is all that is free, or all but half a core if that is reserved.
     nodes = (node("n0", cpu=2000 * 100 + 300 + 500 * bool(wide), pods=10_000),)
-    controller.observe(Listed(Kind.NODE, nodes))
+    controller.observe(Listed(Node, nodes))
     rules = SchedulingOptions(PolicyName.CONSERVATIVE, 8)
-    controller.observe(Listed(Kind.QUEUE, (Queue(DEFAULT_QUEUE, scheduling=rules, uid="default"), keeps)))
+    controller.observe(Listed(Queue, (Queue(DEFAULT_QUEUE, scheduling=rules, uid="default"), keeps)))
     controller.start()
     running = [
         pod("run", number, gates=(), node="n0", phase="Running", started=1000.0, duration=5000.0 + number)
         for number in range(CROWD)
     ]
     for one in running:
-        controller.observe(Changed(Kind.POD, one))
+        controller.observe(Changed(one))
     for number in range(wide):
         fields: Fields = {"requests": millicores(2000 + 100 * number), "duration": 1e6}
-        controller.observe(Changed(Kind.POD, pod("wide", number, priority=9, preempts=False, **fields)))
+        controller.observe(Changed(pod("wide", number, priority=9, preempts=False, **fields)))
     settle(controller)
     counted.clear()
     took: list[float] = []
     for number in range(CROWD):
-        controller.observe(Changed(Kind.POD, pod("crowd", number, duration=1e6 + number)))
+        controller.observe(Changed(pod("crowd", number, duration=1e6 + number)))
     while controller.lifecycle.restless or not took:
         began = work.now
         assert steered(controller) == []

@@ -11,10 +11,10 @@ from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.planning.view import View
 from fluence_extender.http.scheduler.port import BindRefused, On
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import PodGroup
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

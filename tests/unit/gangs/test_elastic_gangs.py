@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.queue import Queue, Quota
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import CoschedulingGroup, Job, PodGroup, Workload
+from fluence_extender.objects.queues import Queue, Quota
 from tests.core.manifests import job_pod
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -127,7 +129,7 @@ def test_replacements_of_a_gang_that_runs_are_placed_one_by_one_as_room_allows(
 
 def test_replacement_over_quota_waits_quietly_beside_one_that_has_its_place(world: MakeWorld) -> None:
     limited = Queue("default", quota=Quota(limit={"cpu": 2000}), uid="q")
-    w = world(node("n0", cpu=4000), replace(limited, quota=Quota()))
+    w = world(node("n0", cpu=4000), structs.replace(limited, quota=Quota()))
     pods = [member(w, "label", number, 3) for number in range(3)]
     w.advance(5)
     assert all(w.nodes_of(*pods))

@@ -12,6 +12,7 @@ from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, NoAn
 from fluence_extender.cluster.port import BINDS_FOR, ResourcesFile
 from fluence_extender.gangs.lifecycle import expected_pods, namespace_quotas
 from fluence_extender.gangs.membership.job_pods import JobPods, shape
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (
     BACKEND_ANNOTATION,
@@ -23,9 +24,8 @@ from fluence_extender.model.names import (
     REPLICATED_JOB,
 )
 from fluence_extender.model.pod import HostPort, Owner, Pod, PodTerm
-from fluence_extender.model.queue import PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import Job
+from fluence_extender.objects.queues import PriorityClass, Queue, SchedulingOptions
 from tests.core.invariants import check
 from tests.core.job_controller import index_of
 from tests.core.values import PodFields, asks, node

@@ -10,7 +10,13 @@ from fluence_extender.gangs.queue.submissions import LATEST
 from fluence_extender.http.state.listings import Listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
 from fluence_extender.model.access import EVERYTHING
-from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, PolicyName, Queue, SchedulingOptions
+from fluence_extender.objects.queues import (
+    DEFAULT_QUEUE,
+    NodeReservation,
+    PolicyName,
+    Queue,
+    SchedulingOptions,
+)
 from tests.core.values import node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

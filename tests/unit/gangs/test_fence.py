@@ -11,10 +11,11 @@ import pytest
 from fluence_extender.cluster.errors import NotLeading
 from fluence_extender.cluster.port import Cluster, Regarding
 from fluence_extender.gangs.execution.writes import Fence
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
+from fluence_extender.objects.queues import NodeReservation, Queue, QueueStatus, ReservationStatus
 from tests.core.faulty_cluster import FaultyCluster
 
 POD = Pod("ns", "p", "u1", gates=(GATE,))

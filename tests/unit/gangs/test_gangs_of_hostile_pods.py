@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.port import Changed, Kind, Listed
+from fluence_extender.cluster.port import Changed, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.model import names
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement import topology_constraints
@@ -90,14 +91,12 @@ def test_hostile_pods_leave_the_others_their_places() -> None:
     clock = [0.0]
     ledger = EMBEDDED.ledger()
     controller = Controller(ledger, clock=lambda: clock[0], calendar=lambda: clock[0])
-    controller.observe(
-        Listed(Kind.NODE, (node("n0", 64_000, 64, pods=5000), node("n1", 64_000, 64, pods=5000)))
-    )
+    controller.observe(Listed(Node, (node("n0", 64_000, 64, pods=5000), node("n1", 64_000, 64, pods=5000))))
     controller.start()
     for one in hostile():
-        controller.observe(Changed(Kind.POD, one))
+        controller.observe(Changed(one))
     requests = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
-    controller.observe(Changed(Kind.POD, pod_of("good", {}, {"containers": requests})))
+    controller.observe(Changed(pod_of("good", {}, {"containers": requests})))
     for _ in range(10):
         controller.step()
         clock[0] += 1.0
@@ -113,8 +112,8 @@ def test_hostile_pods_leave_the_others_their_places() -> None:
 def test_version_of_a_pod_may_be_any_text(version: str) -> None:
     ledger = EMBEDDED.ledger()
     controller = Controller(ledger)
-    controller.observe(Listed(Kind.NODE, (node("n0"),)))
+    controller.observe(Listed(Node, (node("n0"),)))
     controller.start()
     for uid in ("a", "b"):
-        controller.observe(Changed(Kind.POD, pod_of(uid, {"resourceVersion": version}, {})))
+        controller.observe(Changed(pod_of(uid, {"resourceVersion": version}, {})))
     assert controller.member("b") is not None

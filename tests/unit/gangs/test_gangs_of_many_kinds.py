@@ -6,10 +6,10 @@ import pytest
 
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.planning import one_pass
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import Job
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.cluster.port import Kind
-from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.gangs.reporting import status
 from fluence_extender.gangs.reporting.status import member_status
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.membership import alone
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import CoschedulingGroup, JobSet, MemberStatus, ReplicatedJob
 from tests.core.values import asks, node, pod
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
@@ -67,7 +67,7 @@ def test_times_and_owners_once_written_stay() -> None:
 
 
 def shown(w: World) -> MemberStatus:
-    (group,) = w.cluster._objects[Kind.COSCHEDULING_GROUP].values()
+    (group,) = w.cluster._objects[CoschedulingGroup].values()
     assert isinstance(group, CoschedulingGroup)
     return group.status
 

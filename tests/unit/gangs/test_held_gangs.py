@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.gangs.queue.obstacles import hold_obstacle
+from fluence_extender.kinds.jobset import JobSet
+from fluence_extender.kinds.leaderworkerset import LeaderWorkerSet
+from fluence_extender.kinds.podgroups import PodGroup
+from fluence_extender.kinds.replicas import ReplicaSet
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, HOLD_ANNOTATION
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import JobSet, LeaderWorkerSet, PodGroup, ReplicaSet
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 from tests.unit.gangs.test_queue_obstacles import single, why

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Owner, Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement import partial_gangs
 from fluence_extender.placement.reasons import never_a_place
 from tests.core.values import asks, node

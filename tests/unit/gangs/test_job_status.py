@@ -11,10 +11,10 @@ from fluence_extender.cluster.bodies import job_condition
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.reporting import status
 from fluence_extender.gangs.reporting.status import JobReports
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import Job
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind
+from fluence_extender.cluster.port import Changed, Deleted
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.lifecycle import lifecycle
@@ -72,14 +72,14 @@ def large(controller: Controller, cpu: int, members: int = MEMBERS) -> list[Pod]
         for number in range(members)
     ]
     for member in pods:
-        controller.observe(Changed(Kind.POD, member))
+        controller.observe(Changed(member))
     return pods
 
 
 def change(controller: Controller, member: Pod) -> None:
     """Let a pod change in a way that decides nothing."""
     notes = {**member.annotations, "example.com/note": "changed"}
-    controller.observe(Changed(Kind.POD, replace(member, annotations=notes)))
+    controller.observe(Changed(replace(member, annotations=notes)))
 
 
 def steered_by_pass(controller: Controller, happens: Callable[[], None]) -> list[str]:
@@ -131,7 +131,7 @@ def test_gang_that_can_never_fit_is_planned_again_when_it_asks_for_less(calls: C
     calls.clear()
     for member in pods:
         requests = Resources({"cpu": 1, "pods": 1})
-        controller.observe(Changed(Kind.POD, replace(member, requests=requests)))
+        controller.observe(Changed(replace(member, requests=requests)))
     settle(controller)
     assert calls["_try"] >= 1
 
@@ -140,7 +140,7 @@ def test_gang_that_changes_during_each_pass_keeps_nobody_from_being_placed() -> 
     controller = cluster(lambda: 0.0)
     pods = large(controller, 1000)
     settle(controller)
-    controller.observe(Changed(Kind.POD, pod("other", 1)))
+    controller.observe(Changed(pod("other", 1)))
     placed = list[str]()
     for member in pods[:2]:
         placed += steered_by_pass(controller, partial(change, controller, member))
@@ -158,7 +158,7 @@ def test_gang_that_changed_during_its_pass_is_tried_again(calls: Counter[str]) -
 def test_member_deleted_during_a_pass_keeps_the_gang_from_being_placed() -> None:
     controller = cluster(lambda: 0.0)
     pods = large(controller, 1, 50)
-    placed = steered_by_pass(controller, lambda: controller.observe(Deleted(Kind.POD, pods[0])))
+    placed = steered_by_pass(controller, lambda: controller.observe(Deleted(pods[0])))
     assert placed + settle(controller) == []
     gang = the_gang(controller)
     assert gang.reason is not None
@@ -171,7 +171,7 @@ def test_gang_that_is_deleted_during_a_pass_is_forgotten() -> None:
 
     def delete() -> None:
         for member in pods:
-            controller.observe(Deleted(Kind.POD, member))
+            controller.observe(Deleted(member))
 
     assert steered_by_pass(controller, delete) + settle(controller) == []
     assert not controller.registry.gangs
@@ -197,7 +197,7 @@ def test_steps_in_which_large_gangs_that_run_change_try_others(calls: Counter[st
     settle(controller)
     assert the_gang(controller).state is not GangState.WAITING
     change(controller, pods[0])
-    controller.observe(Changed(Kind.POD, pod("other", 1)))
+    controller.observe(Changed(pod("other", 1)))
     calls.clear()
     controller.step()
     assert calls["_try"] >= 1

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import HostPort, Owner
-from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.plan import Planner
 from fluence_extender.room.room import Room

@@ -7,22 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import agreed_size
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.leaderworkerset import LeaderWorkerSet
+from fluence_extender.kinds.membership import Membership
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.replicas import ReplicaSet, StatefulSet
+from fluence_extender.kinds.workload import Provenance
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    LeaderWorkerSet,
-    PodGroup,
-    Provenance,
-    ReplicaSet,
-    ReplicatedJob,
-    StatefulSet,
-)
 from tests.core.manifests import Manifest, job_pod, job_set_pod, leader_worker_pod, manifest
 from tests.unit.gangs.memberships import key, membership, told
 

@@ -18,9 +18,8 @@ from fluence_extender.model.names import (
     GROUP_SIZE_ANNOTATION,
     PLACED_ANNOTATION,
 )
-from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.seal import unsealed
+from fluence_extender.room.records import PlaceRecord, unsealed
 from tests.core.invariants import check
 from tests.core.values import SEAL, asks, node
 from tests.core.world import World

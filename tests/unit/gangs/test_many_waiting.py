@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Kind, Listed
+from fluence_extender.cluster.port import Changed, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.membership.gang import Gang
@@ -21,10 +21,11 @@ from fluence_extender.model.names import (
     GROUP_SIZE_ANNOTATION,
     HOLD_ANNOTATION,
 )
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.queues import DEFAULT_QUEUE, Queue, QueueLimits
 from fluence_extender.queueing.entry import Rank
 from fluence_extender.room.ledger import Ledger
 from tests.core.values import node
@@ -61,13 +62,13 @@ def refused_gangs(count: int) -> Controller:
     controller = Controller(ledger, clock=lambda: 0.0)
     taken = Resources({"cpu": 3000, "pods": 1})
     foreign = Pod("others", "big", "u-big", scheduler="default-scheduler", node="n0", requests=taken)
-    controller.observe(Listed(Kind.NODE, (node("n0", cpu=4000),)))
-    controller.observe(Listed(Kind.POD, (foreign,)))
+    controller.observe(Listed(Node, (node("n0", cpu=4000),)))
+    controller.observe(Listed(Pod, (foreign,)))
     controller.start()
     for number in range(count):
         asked = Resources({"cpu": 2000 + number, "pods": 1})
         pod = Pod("default", f"g{number:03}", f"u-{number:03}", gates=(GATE,), requests=asked, created=number)
-        controller.observe(Changed(Kind.POD, pod))
+        controller.observe(Changed(pod))
     return controller
 
 
@@ -79,10 +80,10 @@ def test_each_refused_gang_is_judged_whenever_room_may_have_come(monkeypatch: py
     assert tries.tried == names
     for step in range(3):
         tries.judged.clear()
-        controller.observe(Changed(Kind.NODE, node("n0", cpu=4000, labels={"step": str(step)})))
+        controller.observe(Changed(node("n0", cpu=4000, labels={"step": str(step)})))
         controller.step()
         assert tries.judged == names
-    controller.observe(Changed(Kind.NODE, node("n0", cpu=5000)))
+    controller.observe(Changed(node("n0", cpu=5000)))
     controller.step()
     placed = [key.name for key, gang in controller.registry.gangs.items() if not gang.placeless()]
     assert placed == names[:1]
@@ -96,11 +97,11 @@ def test_while_room_only_shrinks_no_gang_is_tried_but_new_ones(monkeypatch: pyte
     small = Pod(
         "default", "small", "u-small", {GROUP_LABEL: "small"}, gates=(GATE,), requests=Resources({"cpu": 100})
     )
-    controller.observe(Changed(Kind.POD, small))
+    controller.observe(Changed(small))
     taken = Pod(
         "others", "more", "u-more", scheduler="default-scheduler", node="n0", requests=Resources({"cpu": 100})
     )
-    controller.observe(Changed(Kind.POD, taken))
+    controller.observe(Changed(taken))
     assert settle(controller) == ["small"]
     assert tries.tried == ["small"]
 
@@ -110,7 +111,7 @@ def alike(count: int, members: int = 1) -> Controller:
     controller = refused_gangs(0)
     for gang in range(count):
         for number in range(members):
-            controller.observe(Changed(Kind.POD, equal(gang, number, members)))
+            controller.observe(Changed(equal(gang, number, members)))
     settle(controller)
     return controller
 
@@ -139,7 +140,7 @@ def test_of_gangs_that_ask_the_same_only_the_first_are_tried_again(monkeypatch: 
     tries = Tries(monkeypatch)
     controller = alike(100)
     tries.tried.clear()
-    controller.observe(Changed(Kind.NODE, node("n0", cpu=4000, labels={"step": "1"})))
+    controller.observe(Changed(node("n0", cpu=4000, labels={"step": "1"})))
     assert not settle(controller)
     assert len(tries.tried) <= MOST_IMPOSSIBLE + 1
     assert not controller.queue.untried
@@ -147,7 +148,7 @@ def test_of_gangs_that_ask_the_same_only_the_first_are_tried_again(monkeypatch: 
 
 def test_room_for_one_of_many_equal_gangs_goes_to_the_first() -> None:
     controller = alike(20)
-    controller.observe(Changed(Kind.NODE, node("n1", cpu=2000)))
+    controller.observe(Changed(node("n1", cpu=2000)))
     assert settle(controller) == ["g000"]
     assert reasons(controller) == {"busy: 0 of 1 fit now, short of cpu"}
 
@@ -155,7 +156,7 @@ def test_room_for_one_of_many_equal_gangs_goes_to_the_first() -> None:
 def test_equal_gangs_are_told_what_fits_now() -> None:
     controller = alike(20, members=2)
     assert reasons(controller) == {"busy: 0 of 2 fit now, short of cpu"}
-    controller.observe(Changed(Kind.NODE, node("n1", cpu=2000)))
+    controller.observe(Changed(node("n1", cpu=2000)))
     assert not settle(controller)
     assert reasons(controller) == {"busy: 1 of 2 fit now, short of cpu"}
 
@@ -163,7 +164,7 @@ def test_equal_gangs_are_told_what_fits_now() -> None:
 def test_gang_that_asks_for_less_now_is_tried_though_its_equals_fail() -> None:
     controller = alike(20)
     smaller = replace(equal(7, 0, 1), requests=Resources({"cpu": 500, "pods": 1}))
-    controller.observe(Changed(Kind.POD, smaller))
+    controller.observe(Changed(smaller))
     assert settle(controller) == ["g007"]
 
 
@@ -185,7 +186,7 @@ def test_new_gang_that_lacks_more_than_room_is_told_so_though_its_equals_lack_ro
 ) -> None:
     controller = alike(20)
     other = replace(equal(99, 0, 1), **said)
-    controller.observe(Changed(Kind.POD, other))
+    controller.observe(Changed(other))
     settle(controller)
     found = controller.member(other.uid)
     assert found is not None
@@ -196,9 +197,9 @@ def test_new_gang_that_lacks_more_than_room_is_told_so_though_its_equals_lack_ro
 def test_gang_of_a_full_queue_is_told_so_though_its_equals_lack_room() -> None:
     controller = alike(20)
     small = replace(equal(99, 0, 1), requests=Resources({"cpu": 100, "pods": 1}))
-    controller.observe(Changed(Kind.POD, small))
+    controller.observe(Changed(small))
     settle(controller)
     full = Queue(DEFAULT_QUEUE, limits=QueueLimits(running=1), uid="default")
-    controller.observe(Listed(Kind.QUEUE, (full,)))
+    controller.observe(Listed(Queue, (full,)))
     settle(controller)
     assert reasons(controller) == {"queued: queue default runs as many gangs as it may (max.running: 1)"}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fluence_extender.cluster.port import Kind
 from fluence_extender.gangs.lifecycle.growth import ASKED
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import QuotaCharge
-from fluence_extender.model.resource_quota import ResourceQuota
 from fluence_extender.model.resources import Resources
-from fluence_extender.model.workload import Job
+from fluence_extender.objects.resource_quota import ResourceQuota
 from tests.core.invariants import check
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -127,8 +126,8 @@ def test_quotas_are_forgotten_that_a_new_list_lacks(world: MakeWorld) -> None:
     allow(w, 1)
     job = w.jobs.submit("a", 4, charge=POD)
     w.advance(3)
-    w.cluster._objects[Kind.RESOURCE_QUOTA].clear()
-    w.cluster.relist(Kind.RESOURCE_QUOTA)
+    w.cluster._objects[ResourceQuota].clear()
+    w.cluster.relist(ResourceQuota)
     w.advance(3)
     assert suspended(w, job) == [False]
     check(w)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Kind
+from fluence_extender.cluster.port import Changed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import Refusals
@@ -42,7 +42,7 @@ def crowded() -> Controller:
     controller = cluster(lambda: 0.0)
     for number in range(WAITING):
         requests = Resources({"cpu": 100_000, "pods": 1})
-        controller.observe(Changed(Kind.POD, pod("crowd", number, requests=requests)))
+        controller.observe(Changed(pod("crowd", number, requests=requests)))
     settle(controller)
     return controller
 
@@ -52,7 +52,7 @@ def test_node_events_cost_nothing_for_gangs_that_have_nothing_on_the_node(calls:
     calls.clear()
     for number in range(EVENTS):
         changed = node(f"n{number % 10}", cpu=4000, labels={"step": str(number)})
-        controller.observe(Changed(Kind.NODE, changed))
+        controller.observe(Changed(changed))
     assert calls.total() <= 10 * EVENTS
 
 
@@ -61,12 +61,12 @@ def test_node_on_which_others_use_too_much_costs_a_step_what_is_on_it(
 ) -> None:
     controller = crowded()
     mine = pod("other", 1, requests=Resources({"cpu": 3000, "pods": 1}))
-    controller.observe(Changed(Kind.POD, mine))
+    controller.observe(Changed(mine))
     settle(controller)
     found = controller.member(mine.uid)
     assert found is not None
     assert found[1].assignment is not None
-    controller.observe(Changed(Kind.NODE, node("n1", cpu=4000)))
+    controller.observe(Changed(node("n1", cpu=4000)))
     settle(controller)
     foreign = pod("kube-system", 1, requests=Resources({"cpu": 3500, "pods": 1}), node="n0", scheduler="x")
     relieved: list[str] = []
@@ -77,7 +77,7 @@ def test_node_on_which_others_use_too_much_costs_a_step_what_is_on_it(
         relieve(places, gangs)
 
     monkeypatch.setattr(Places, "relieve", counted)
-    controller.observe(Changed(Kind.POD, foreign))
+    controller.observe(Changed(foreign))
     settle(controller)
     assert relieved == ["other"]
     found = controller.member(mine.uid)

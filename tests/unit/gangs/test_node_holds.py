@@ -11,7 +11,7 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.model.names import GATE, KEEPING
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import NodeReservation, Queue
+from fluence_extender.objects.queues import NodeReservation, Queue
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

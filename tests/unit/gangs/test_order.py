@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, behind, devices_held_for
 from fluence_extender.gangs.queue.submissions import precedence, turn
+from fluence_extender.kinds.membership import alone
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.room.holds import HeldNodes, HoldKind
+from fluence_extender.room.records import PlaceRecord
 from tests.core.values import node, pod
 from tests.unit.gangs.conftest import MakeWorld, gang
 

@@ -7,20 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.leaderworkerset import LeaderWorkerSet
+from fluence_extender.kinds.mpijob import MpiJob
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.ray import RayCluster
+from fluence_extender.kinds.replicas import StatefulSet
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    LeaderWorkerSet,
-    MpiJob,
-    PodGroup,
-    RayCluster,
-    ReplicatedJob,
-    StatefulSet,
-)
 from tests.core.manifests import (
     Manifest,
     job_pod,

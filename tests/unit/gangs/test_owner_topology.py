@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.podgroups import PodGroup
+from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import Job, JobSet, PodGroup, ReplicatedJob, Workload
 from fluence_extender.placement.topology_constraints import SLICE_REQUIRED, SLICE_SIZE
 from tests.core.values import node, pod
 from tests.core.world import World

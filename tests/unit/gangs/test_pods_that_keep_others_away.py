@@ -10,7 +10,7 @@ from fluence_extender.cluster.errors import Denied
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod, PodTerm, Requirement
-from fluence_extender.model.queue import Namespace
+from fluence_extender.objects.queues import Namespace
 from tests.core.invariants import check_at_rest
 from tests.core.values import asks, node
 from tests.core.world import World

@@ -6,12 +6,12 @@ from dataclasses import fields
 
 import pytest
 
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
-from fluence_extender.model.workload import PodGroup
 from tests.core.invariants import check, check_at_rest
 from tests.core.state_api import every
 from tests.core.values import asks, node

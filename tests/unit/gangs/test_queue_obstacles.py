@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from fluence_extender.gangs.queue.obstacles import Dependee, circle, limit_obstacle, stop_obstacle, unmet
 from fluence_extender.gangs.queue.quotas import Place, Usage
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.replicas import ReplicaSet
 from fluence_extender.model.dependency import (
     MOST_DEPENDENCIES,
     Dependency,
@@ -25,10 +28,9 @@ from fluence_extender.model.names import (
     USER_ANNOTATION,
 )
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Stop
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.submission import Submission, met_record, submission
-from fluence_extender.model.workload import Job, ReplicaSet
+from fluence_extender.objects.queues import DEFAULT_QUEUE, Queue, QueueLimits, Stop
 from fluence_extender.queueing.entry import NEVER
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -173,7 +175,7 @@ def test_queue_that_drains_starts_what_was_there_before() -> None:
     late = stop_obstacle(draining, (101.0, 1))
     assert late is not None
     assert late.text == "queue q is stopped: it takes no new work (stop: Drain)"
-    assert stop_obstacle(replace(draining, stopped_since=None), (101.0, 1)) is None
+    assert stop_obstacle(structs.replace(draining, stopped_since=None), (101.0, 1)) is None
     for stop in (Stop.HOLD, Stop.EVICT):
         assert stop_obstacle(Queue("q", stop=stop), (0.0, 0)) is not None
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.planning.cluster_timeline import DeclaredEnds, cluster_timeline
 from fluence_extender.gangs.planning.known_ends import LeavingPods
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, SchedulingOptions
 from fluence_extender.model.reason import ReasonCode, behind_reservation
+from fluence_extender.objects.queues import DEFAULT_QUEUE, NodeReservation, Queue, SchedulingOptions
 from fluence_extender.queueing.entry import PolicyName
 from fluence_extender.whatif.estimates import Estimates
 from tests.core.planning import planner_for
@@ -373,7 +374,7 @@ def test_waiting_gangs_overtake_the_head_once_their_queue_gives_a_shorter_durati
     w.cluster.put(usual)
     w.advance(1)
     behind_wide(w, {"first": None, "second": 3000.0})
-    w.cluster.put(replace(usual, default_duration=500.0))
+    w.cluster.put(structs.replace(usual, default_duration=500.0))
     w.advance(1)
     (first,) = (one.pod for one in w.gang("first").alive())
     assert w.nodes_of(first) == ["n1"]

@@ -16,7 +16,7 @@ from fluence_extender.model.names import (
     QUEUE_LABEL,
 )
 from fluence_extender.model.notation import format_time
-from fluence_extender.model.queue import (
+from fluence_extender.objects.queues import (
     DEFAULT_QUEUE,
     NodeReservation,
     Queue,

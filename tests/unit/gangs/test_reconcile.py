@@ -21,12 +21,12 @@ from fluence_extender.gangs.lifecycle.reconcile import (
     is_cleared,
     reconcile,
 )
-from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.kinds.membership import alone
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE
-from fluence_extender.model.place_record import PlaceRecord
 from fluence_extender.model.pod import Pod
+from fluence_extender.room.records import PlaceRecord
 from tests.core.values import pod
 
 DOCS = Path(__file__).parents[3] / "docs" / "gangs.md"

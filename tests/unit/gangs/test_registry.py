@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import msgspec
 
-from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.past_gangs import REMEMBERED_FOR
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.membership import Membership
+from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.kinds.ray import RayCluster
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.names import COMPLETION_INDEX, GROUP_LABEL
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, RayCluster
 from tests.core.values import pod
 
 COSCHEDULED = {"scheduling.x-k8s.io/pod-group": "g"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fluence_extender.http.state.gangs import gang_shape
 from fluence_extender.http.state.v1 import moment
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import PodGroup
 from tests.core.values import PodFields, asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, give_up

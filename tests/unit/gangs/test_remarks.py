@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.embeddedcluster.admission import admit
 from fluence_extender.gangs.reporting.remarks import NO_EFFECT, remarks_on
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.kinds.job import decode_job
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.coordination import (
     COORDINATION_ANNOTATION,
     DEPENDS_ON_PRODUCER,
@@ -32,7 +33,6 @@ from fluence_extender.model.names import (
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.pod_keys import UNSIZED
 from fluence_extender.model.reason import ReasonCode
-from fluence_extender.model.workload import PodGroup
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 

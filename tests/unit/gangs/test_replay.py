@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.cluster.port import WATCHED, ResourcesFile
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, GATE
 from fluence_extender.model.pod import Pod
@@ -158,7 +158,7 @@ def test_lists_that_come_again_are_the_whole_truth(world: MakeWorld) -> None:
     w.cluster.remove(node("n1"))
     w.cluster._queue.clear()
     w.cluster.held = False
-    for kind in Kind:
+    for kind in WATCHED:
         w.cluster.relist(kind)
     w.advance(1)
     assert set(w.ledger.holdings) == {other.uid}

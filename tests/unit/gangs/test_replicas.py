@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.port import Changed, Deleted, Listed
 from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.scheduler.port import BindRefused, Undecided
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from tests.core.engine import EMBEDDED
 from tests.core.pair import Pair, check_pair
@@ -418,14 +419,14 @@ def test_standby_keeps_nothing_of_gangs_that_have_gone() -> None:
         EMBEDDED.ledger(), Limits(), clock=lambda: 0.0, calendar=lambda: 0.0, ports=Ports()
     )
     controller.leading = False
-    controller.observe(Listed(Kind.NODE, (node("n0"),)))
-    controller.observe(Listed(Kind.POD, ()))
+    controller.observe(Listed(Node, (node("n0"),)))
+    controller.observe(Listed(Pod, ()))
     controller.start()
     for number in range(50):
         one = pod(f"p{number}")
-        controller.observe(Changed(Kind.POD, one))
+        controller.observe(Changed(one))
         controller.step()
-        controller.observe(Deleted(Kind.POD, one))
+        controller.observe(Deleted(one))
         controller.step()
     assert not controller.registry.gangs
     assert not controller.registry.uncopied

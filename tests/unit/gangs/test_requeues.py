@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
@@ -21,8 +22,7 @@ from fluence_extender.model.names import (
     SUSPEND_LABEL,
 )
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, Namespace, OverrunAction, Queue, Stop
-from fluence_extender.model.workload import Job
+from fluence_extender.objects.queues import DEFAULT_QUEUE, Namespace, OverrunAction, Queue, Stop
 from tests.core.invariants import check
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -185,7 +185,7 @@ ALONE = Owner("Job", "low", "job", "batch/v1")
 
 
 def test_pod_of_a_job_that_a_budget_protects_stays(world: MakeWorld) -> None:
-    w = world(node("n0"), replace(PHYSICS, overrun=OverrunAction.EVICT))
+    w = world(node("n0"), structs.replace(PHYSICS, overrun=OverrunAction.EVICT))
     w.cluster.put(Job("default", "low", "job", 1, 1, ours=True))
     pod = w.pod("low", labels=LABELS, owner=ALONE, requests=asks(4000, 1), gates=(GATE,))
     w.advance(2)
@@ -577,7 +577,7 @@ LABELS = {QUEUE_LABEL: "physics"}
 
 def overrunning(w: World, overrun: OverrunAction, most: float | None = None) -> tuple[Job, Job]:
     """A Job that runs longer than its queue says, and one that came after it."""
-    w.cluster.put(replace(PHYSICS, overrun=overrun, max_duration=most))
+    w.cluster.put(structs.replace(PHYSICS, overrun=overrun, max_duration=most))
     job, later = w.jobs.submit("runs", 4, labels=LABELS), w.jobs.submit("later", 4, labels=LABELS)
     w.advance(3)
     for pod in w.jobs.pods(job):
@@ -597,7 +597,7 @@ def test_overrun_work_goes_back_ahead_of_what_came_after_it(world: MakeWorld) ->
 
 def test_independent_pods_of_a_job_go_back_together_once_none_of_them_may_run_on(world: MakeWorld) -> None:
     w = world(node("n0"))
-    w.cluster.put(replace(PHYSICS, overrun=OverrunAction.REQUEUE))
+    w.cluster.put(structs.replace(PHYSICS, overrun=OverrunAction.REQUEUE))
     job, later = (w.jobs.submit_array(name, 4, 4, labels=dict(LABELS)) for name in ("runs", "later"))
     w.advance(3)
     for number, pod in enumerate(w.jobs.pods(job)):
@@ -612,7 +612,7 @@ def test_independent_pods_of_a_job_go_back_together_once_none_of_them_may_run_on
 
 def test_overrun_pod_does_not_wait_forever_for_others_of_its_job(world: MakeWorld) -> None:
     w = world(node("n0"))
-    w.cluster.put(replace(PHYSICS, overrun=OverrunAction.REQUEUE, default_duration=20.0))
+    w.cluster.put(structs.replace(PHYSICS, overrun=OverrunAction.REQUEUE, default_duration=20.0))
     job = w.jobs.submit_array("runs", 2, 100, labels=dict(LABELS))
     w.advance(3)
     stays = w.jobs.pods(job)[0]
@@ -630,7 +630,7 @@ def test_overrun_pod_does_not_wait_forever_for_others_of_its_job(world: MakeWorl
 
 def test_independent_pods_of_which_some_may_run_on_are_evicted(world: MakeWorld) -> None:
     w = world(node("n0"))
-    w.cluster.put(replace(PHYSICS, overrun=OverrunAction.REQUEUE))
+    w.cluster.put(structs.replace(PHYSICS, overrun=OverrunAction.REQUEUE))
     job = w.jobs.submit_array("runs", 4, 4, labels=dict(LABELS))
     w.advance(3)
     first, *others = w.jobs.pods(job)
@@ -662,7 +662,7 @@ def test_all_of_a_stopped_queue_goes_back_and_starts_again_when_it_is_opened(wor
     w = world(node("n0"), PHYSICS)
     job = w.jobs.submit("runs", 4, labels=LABELS)
     w.advance(5)
-    w.cluster.put(replace(PHYSICS, stop=Stop.EVICT))
+    w.cluster.put(structs.replace(PHYSICS, stop=Stop.EVICT))
     settle(w)
     assert not w.jobs.pods(job)
     assert (evicted(w), requeued(w)) == ([], ["runs"])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 from tests.core.manifests import job_pod, job_set_pod, kueue
 from tests.core.values import node
 from tests.core.world import World

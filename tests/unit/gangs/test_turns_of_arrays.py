@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.cluster.port import Kind
 from fluence_extender.gangs.lifecycle.namespace_quotas import FIRST_PAUSE
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.queue import Queue, SchedulingOptions
+from fluence_extender.objects.queues import KueueQueue, Queue, SchedulingOptions
 from tests.core.invariants import check
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
@@ -33,8 +32,8 @@ def test_array_waits_without_pods_and_is_resumed_in_its_turn(world: MakeWorld) -
 
 def test_job_with_kueues_label_is_left_to_kueue_while_that_is_served(world: MakeWorld) -> None:
     w = world(node("n0"))
-    w.cluster.unserved.discard(Kind.KUEUE_QUEUE)
-    w.cluster.relist(Kind.KUEUE_QUEUE)
+    w.cluster.unserved.discard(KueueQueue)
+    w.cluster.relist(KueueQueue)
     job = w.jobs.submit_array("a", 4, 4)
     w.change_job(job, kueue=True)
     w.advance(5)
@@ -43,8 +42,8 @@ def test_job_with_kueues_label_is_left_to_kueue_while_that_is_served(world: Make
     w.advance(5)
     assert w.cluster.job(job).suspended
     assert "resume" not in [verb for verb, _ in w.cluster.calls]
-    w.cluster.unserved.add(Kind.KUEUE_QUEUE)
-    w.cluster.relist(Kind.KUEUE_QUEUE)
+    w.cluster.unserved.add(KueueQueue)
+    w.cluster.relist(KueueQueue)
     w.advance(5)
     assert w.jobs.nodes(job) == ["n0"] * 4
     check(w)

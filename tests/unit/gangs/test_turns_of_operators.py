@@ -7,6 +7,10 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.gangs.lifecycle.namespace_quotas import FIRST_PAUSE
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.podgroups import CoschedulingGroup
+from fluence_extender.kinds.ray import RayJob
+from fluence_extender.kinds.trainjob import TrainJob
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (
@@ -17,10 +21,9 @@ from fluence_extender.model.names import (
     QUEUE_LABEL,
 )
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue, SchedulingOptions
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import CoschedulingGroup, Job, RayJob, TrainJob
+from fluence_extender.objects.queues import Queue, SchedulingOptions
 from tests.core.invariants import check
 from tests.core.operated import Operated, Said, Submit, make_pods, mpi, ray
 from tests.core.values import asks, node

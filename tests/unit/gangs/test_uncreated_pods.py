@@ -15,7 +15,7 @@ from fluence_extender.gangs.lifecycle.namespace_quotas import (
     UncreatedPods,
 )
 from fluence_extender.model.names import GATE, QUEUE_LABEL
-from fluence_extender.model.queue import Queue
+from fluence_extender.objects.queues import Queue
 from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.node import Node
 from fluence_extender.model.quantity import LARGEST
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
-from fluence_extender.model.workload import PodGroup
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
 

@@ -16,7 +16,7 @@ import pytest
 
 from fluence_extender.cluster.budgets import decode_budget
 from fluence_extender.cluster.errors import Disrupted
-from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.reporting import past_gangs
 from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
@@ -24,7 +24,7 @@ from fluence_extender.http.scheduler.port import Nowhere
 from fluence_extender.http.state.app import api_app
 from fluence_extender.model.access import NODES, Caller, new_pods_in, pods_in, question
 from fluence_extender.model.names import AFTER_ANNOTATION, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.queue import NodeReservation, Queue, Stop
+from fluence_extender.objects.queues import NodeReservation, Queue, Stop
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
@@ -229,7 +229,7 @@ def written(w: World, namespace: str) -> Iterator[str]:
 
     They read their own objects, and the status of those of the cluster.
     """
-    for kind in (Kind.QUEUE, Kind.RESERVATION):
+    for kind in (Queue, NodeReservation):
         for one in w.cluster._objects[kind].values():
             assert isinstance(one, Queue | NodeReservation)
             yield repr(one.status)

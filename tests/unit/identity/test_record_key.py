@@ -13,7 +13,7 @@ from fluence_extender.identity import record_key
 from fluence_extender.identity.record_key import FORMER, KEY, SECRET, shared_seal
 from fluence_extender.model.names import PLACED_ANNOTATION
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.seal import KEY_BYTES, Seal
+from fluence_extender.room.records import KEY_BYTES, Seal
 from tests.unit.webhook.stored_objects import StoredObjects
 
 PATH = f"/api/v1/namespaces/fluence-system/secrets/{SECRET}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluence_extender.kinds.jobs import job_set_pods
+from fluence_extender.kinds.jobset import job_set_pods
 
 
 def test_a_claim_of_a_job_set_is_a_volume_of_the_pods_that_mount_it() -> None:

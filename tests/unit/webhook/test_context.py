@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Denied
-from fluence_extender.cluster.port import Changed, Kind, Listed
+from fluence_extender.cluster.port import Changed, Listed
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
 from fluence_extender.model.pod import Pod
 from fluence_extender.webhook.context import PRIORITY_CLASS, ContextTracker
 from fluence_extender.webhook.contract import Context, GroupKind
@@ -34,8 +35,8 @@ class Cluster:
         return self.tracker.context
 
     def serves(self, native: bool, coscheduling: bool) -> None:
-        self.tracker.observe(Listed(Kind.POD_GROUP, (), native))
-        self.tracker.observe(Listed(Kind.COSCHEDULING_GROUP, (), coscheduling))
+        self.tracker.observe(Listed(PodGroup, (), native))
+        self.tracker.observe(Listed(CoschedulingGroup, (), coscheduling))
 
 
 async def test_nothing_is_missing_once_everything_is_known() -> None:
@@ -44,10 +45,10 @@ async def test_nothing_is_missing_once_everything_is_known() -> None:
         "not known yet: resources.yaml, which PodGroups are served, whether the priority class of consumers exists"
     )
     cluster.tracker.adopt(VirtualResources("file"))
-    cluster.tracker.observe(Listed(Kind.POD_GROUP, (), True))
+    cluster.tracker.observe(Listed(PodGroup, (), True))
     await cluster.look()
     assert cluster.tracker.missing == "not known yet: which PodGroups are served"
-    cluster.tracker.observe(Listed(Kind.COSCHEDULING_GROUP, (), False))
+    cluster.tracker.observe(Listed(CoschedulingGroup, (), False))
     assert cluster.tracker.missing == ""
 
 
@@ -79,8 +80,8 @@ def test_pod_groups_that_come_and_go_are_followed() -> None:
 def test_other_observations_change_nothing() -> None:
     cluster = Cluster()
     before = cluster.context
-    cluster.tracker.observe(Listed(Kind.POD, ()))
-    cluster.tracker.observe(Changed(Kind.POD, Pod("default", "p", "u")))
+    cluster.tracker.observe(Listed(Pod, ()))
+    cluster.tracker.observe(Changed(Pod("default", "p", "u")))
     assert cluster.context is before
 
 

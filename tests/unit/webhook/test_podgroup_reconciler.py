@@ -11,8 +11,8 @@ from fluence_extender.cluster import reconciler
 from fluence_extender.cluster.bodies import pod_group_manifest
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, Gone, Invalid
 from fluence_extender.cluster.port import WORKLOADS, Changed, Deleted, Kind, Listed
-from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.webhook import podgroups
 from fluence_extender.webhook.podgroups import Group, Name, PodGroupReconciler
 from tests.unit.webhook.test_podgroups import member, native
@@ -54,7 +54,8 @@ async def reconciled(writes: Writes, *seen: Changed | Deleted) -> list[str]:
     """Return what is written once a write was accepted."""
     groups = PodGroupReconciler(writes)
     running = asyncio.create_task(groups.run())
-    for kind in (Kind.POD, *WORKLOADS):
+    kinds: tuple[Kind, ...] = (Pod, *WORKLOADS)
+    for kind in kinds:
         groups.observe(Listed(kind, ()))
     for one in seen:
         groups.observe(one)
@@ -79,10 +80,10 @@ POD = member("a", size=2)
 
 @pytest.mark.usefixtures("quick")
 async def test_group_is_made_resized_and_removed() -> None:
-    changes = [Changed(Kind.POD, POD), Changed(Kind.POD_GROUP, native(3))]
+    changes = [Changed(POD), Changed(native(3))]
     assert await reconciled(Writes(), changes[0]) == ["make g of 2"]
     assert await reconciled(Writes(), *changes) == ["resize g to 2"]
-    gone = Deleted(Kind.POD, POD)
+    gone = Deleted(POD)
     assert await reconciled(Writes(), *changes, gone) == ["remove g"]
 
 
@@ -92,7 +93,7 @@ async def test_group_is_made_resized_and_removed() -> None:
 async def test_failed_write_is_tried_again(error: ClusterError, times: int) -> None:
     writes = Writes()
     writes.refuse = failing(times, error)
-    assert await reconciled(writes, Changed(Kind.POD, POD)) == ["make g of 2"]
+    assert await reconciled(writes, Changed(POD)) == ["make g of 2"]
 
 
 @pytest.mark.usefixtures("quick")
@@ -101,14 +102,14 @@ async def test_write_that_another_replica_made_first_holds_up_no_other_group(err
     writes = Writes()
     writes.refuse = failing(1, error)
     other = member("b", "h", size=1)
-    assert await reconciled(writes, Changed(Kind.POD, POD), Changed(Kind.POD, other)) == ["make h of 1"]
+    assert await reconciled(writes, Changed(POD), Changed(other)) == ["make h of 1"]
 
 
 @pytest.mark.usefixtures("quick")
 async def test_group_that_changed_before_its_removal_is_looked_at_again() -> None:
     writes = Writes()
     writes.refuse = failing(1, Conflict("changed", 409))
-    assert await reconciled(writes, Changed(Kind.POD_GROUP, native(3))) == ["remove g"]
+    assert await reconciled(writes, Changed(native(3))) == ["remove g"]
 
 
 @pytest.mark.usefixtures("quick")
@@ -123,11 +124,11 @@ async def test_size_that_can_not_be_changed_is_requested_once() -> None:
 
     writes.refuse = refuse
     seen = [
-        Changed(Kind.POD, POD),
-        Changed(Kind.POD_GROUP, native(3)),
-        Changed(Kind.POD, member("b", size=2)),
+        Changed(POD),
+        Changed(native(3)),
+        Changed(member("b", size=2)),
     ]
-    await reconciled(writes, *seen, Changed(Kind.POD, member("c", "h", size=1)))
+    await reconciled(writes, *seen, Changed(member("c", "h", size=1)))
     assert requested == ["resize g to 2", "make h of 1"]
 
 

@@ -10,21 +10,17 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import WORKLOADS, Changed, Deleted, Kind, Listed, Watched
+from fluence_extender.kinds.job import Job
+from fluence_extender.kinds.jobset import JobSet, ReplicatedJob
+from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
+from fluence_extender.kinds.replicas import ReplicaSet
+from fluence_extender.kinds.workload import Provenance
 from fluence_extender.model.names import (
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
     WEBHOOK_NAME,
 )
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import (
-    CoschedulingGroup,
-    Job,
-    JobSet,
-    PodGroup,
-    Provenance,
-    ReplicaSet,
-    ReplicatedJob,
-)
 from fluence_extender.webhook.podgroups import LINGER, Action, Make, PodGroups, Ref, Remove, Resize
 
 JOB = Owner("Job", "j", "job-uid", "batch/v1")
@@ -76,18 +72,17 @@ class Cluster:
         self.due |= dict.fromkeys(self.groups.observe(seen), self.clock.now)
 
     def listed(self, *things: Watched) -> None:
-        kinds: dict[Kind, type[Watched]] = {Kind.POD: Pod, **WORKLOADS}
-        for kind, type_ in kinds.items():
-            found = tuple(one for one in things if isinstance(one, type_))
-            self.observe(Listed(kind, found))
+        kinds: tuple[Kind, ...] = (Pod, *WORKLOADS)
+        for kind in kinds:
+            self.observe(Listed(kind, tuple(thing for thing in things if isinstance(thing, kind))))
 
     def put(self, *things: Watched) -> None:
         for one in things:
-            self.observe(Changed(kind_of(one), one))
+            self.observe(Changed(one))
 
     def gone(self, *things: Watched) -> None:
         for one in things:
-            self.observe(Deleted(kind_of(one), one))
+            self.observe(Deleted(one))
 
     def actions(self) -> list[Action]:
         found = []
@@ -103,10 +98,6 @@ class Cluster:
     def later(self, seconds: float) -> list[Action]:
         self.clock.now += seconds
         return self.actions()
-
-
-def kind_of(thing: Watched) -> Kind:
-    return next((kind for kind, type_ in WORKLOADS.items() if isinstance(thing, type_)), Kind.POD)
 
 
 def made(*members: Pod, others: Iterable[Watched] = ()) -> Action | None:
@@ -222,21 +213,22 @@ def test_group_left_behind_during_an_outage_is_removed() -> None:
     assert cluster.later(LINGER) == [Remove(native(2))]
 
 
-@pytest.mark.parametrize("missing", [Kind.POD, Kind.POD_GROUP, Kind.COSCHEDULING_GROUP])
+@pytest.mark.parametrize("missing", [Pod, PodGroup, CoschedulingGroup])
 def test_nothing_is_done_before_everything_is_listed(missing: Kind) -> None:
     cluster = Cluster(listed=False)
-    for kind in {Kind.POD, *WORKLOADS} - {missing}:
-        cluster.observe(Listed(kind, (native(2),) if kind is Kind.POD_GROUP else ()))
+    kinds: set[Kind] = {Pod, *WORKLOADS}
+    for kind in kinds - {missing}:
+        cluster.observe(Listed(kind, (native(2),) if kind is PodGroup else ()))
     assert cluster.later(LINGER * 2) == []
 
 
 def test_objects_missing_from_a_new_list_are_gone() -> None:
     cluster = Cluster(member("a", size=2), native(2))
     assert cluster.actions() == []
-    cluster.observe(Listed(Kind.POD, ()))
+    cluster.observe(Listed(Pod, ()))
     assert cluster.actions() == []
     assert cluster.later(LINGER) == [Remove(native(2))]
-    cluster.observe(Listed(Kind.POD_GROUP, ()))
+    cluster.observe(Listed(PodGroup, ()))
     cluster.put(member("b", size=2))
     assert cluster.actions() == [Make(PodGroup, ("ns", "g"), 2)]
 

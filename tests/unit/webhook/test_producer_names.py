@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import structlog
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.port import Changed, Deleted, Listed
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
@@ -63,17 +64,17 @@ def test_producer_of_a_group_with_other_pods_gets_a_warning() -> None:
 
 def test_groups_are_known_as_long_as_they_have_a_pod() -> None:
     names = ProducerNames()
-    assert names.observe(Changed(Kind.POD, member("a")))
-    assert not names.observe(Changed(Kind.POD, member("b")))
+    assert names.observe(Changed(member("a")))
+    assert not names.observe(Changed(member("b")))
     assert (names.of_others, names.of_producers) == (TAKEN, frozenset())
-    assert names.observe(Changed(Kind.POD, member("p", produces=True)))
+    assert names.observe(Changed(member("p", produces=True)))
     assert (names.of_others, names.of_producers) == (TAKEN, TAKEN)
-    assert not names.observe(Deleted(Kind.POD, member("a")))
-    assert names.observe(Changed(Kind.POD, member("b", phase="Succeeded")))
+    assert not names.observe(Deleted(member("a")))
+    assert names.observe(Changed(member("b", phase="Succeeded")))
     assert names.of_others == frozenset()
-    assert names.observe(Listed(Kind.POD, (member("c"),)))
+    assert names.observe(Listed(Pod, (member("c"),)))
     assert (names.of_others, names.of_producers) == (TAKEN, frozenset())
-    assert names.observe(Changed(Kind.POD, member("c", group="other")))
+    assert names.observe(Changed(member("c", group="other")))
     assert names.of_others == frozenset()
 
 
@@ -82,22 +83,22 @@ def test_groups_are_known_as_long_as_they_have_a_pod() -> None:
 )
 def test_other_groups_have_no_producers_name(pod: Pod) -> None:
     names = ProducerNames()
-    assert not names.observe(Changed(Kind.POD, pod))
-    assert not names.observe(Listed(Kind.POD, (pod,)))
-    assert not names.observe(Deleted(Kind.POD, pod))
-    assert not names.observe(Listed(Kind.JOB, ()))
+    assert not names.observe(Changed(pod))
+    assert not names.observe(Listed(Pod, (pod,)))
+    assert not names.observe(Deleted(pod))
+    assert not names.observe(Listed(Job, ()))
 
 
 def test_clash_is_logged_once() -> None:
     names = ProducerNames()
     with structlog.testing.capture_logs() as lines:
         for one in (member("a"), member("p", produces=True), member("b"), member("q", produces=True)):
-            names.observe(Changed(Kind.POD, one))
+            names.observe(Changed(one))
     assert [line["group"] for line in lines] == ["lab/g-producer"]
 
 
 def test_context_has_both_kinds_of_groups() -> None:
     surroundings = ContextTracker(StoredObjects(), Context())
-    surroundings.observe(Listed(Kind.POD, (member("a"), member("p", "h-producer", produces=True))))
+    surroundings.observe(Listed(Pod, (member("a"), member("p", "h-producer", produces=True))))
     assert surroundings.context.producer_like_groups == TAKEN
     assert surroundings.context.producer_groups == {("lab", "h-producer")}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.errors import Denied
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation
 from fluence_extender.model.coordination import (
     CONSUMER,
     OBSERVE_LABEL,
@@ -58,7 +58,7 @@ class Namespaces:
 
     def another(self, *pods: Pod) -> SidecarAccountReconciler:
         replica = SidecarAccountReconciler(self.objects, lambda: self.now)
-        replica.observe(Listed(Kind.POD, pods))
+        replica.observe(Listed(Pod, pods))
         return replica
 
     async def seen(self, *seen: Observation) -> None:
@@ -81,7 +81,7 @@ async def test_account_role_binding_and_token_are_made_once_the_pod_exists() -> 
     cluster = Namespaces()
     await cluster.seen()
     assert cluster.objects.calls == []
-    await cluster.seen(Changed(Kind.POD, LEAD))
+    await cluster.seen(Changed(LEAD))
     assert cluster.made() == [ACCOUNT, ROLE, BINDING, SECRET]
     assert cluster.objects.objects[ROLE]["rules"] == RULES
     assert cluster.objects.objects[BINDING]["roleRef"]["name"] == SIDECAR_ACCOUNT
@@ -119,7 +119,7 @@ def test_role_grants_what_a_sidecar_calls_and_no_more() -> None:
 )
 async def test_pod_without_a_sidecar_brings_nothing_about(pod: Pod) -> None:
     cluster = Namespaces(pod)
-    await cluster.seen(Changed(Kind.POD, pod))
+    await cluster.seen(Changed(pod))
     assert cluster.objects.calls == []
 
 
@@ -131,7 +131,7 @@ async def test_observed_pod_has_a_sidecar_too() -> None:
 
 async def test_pod_that_is_gone_again_brings_nothing_about() -> None:
     cluster = Namespaces(LEAD)
-    await cluster.seen(Deleted(Kind.POD, LEAD))
+    await cluster.seen(Deleted(LEAD))
     assert cluster.objects.calls == []
 
 
@@ -164,7 +164,7 @@ async def test_deleted_object_is_made_again_for_the_next_pod(path: str) -> None:
     cluster = Namespaces(LEAD)
     await cluster.seen()
     del cluster.objects.objects[path]
-    await cluster.seen(Changed(Kind.POD, replace(LEAD, uid="u-2")))
+    await cluster.seen(Changed(replace(LEAD, uid="u-2")))
     assert path in cluster.objects.objects
     assert seconds_left(cluster.held(), cluster.now) == TOKEN_LASTS
 
@@ -175,7 +175,7 @@ async def test_changed_object_of_ours_is_corrected(path: str, field: str) -> Non
     await cluster.seen()
     before = copy.deepcopy(cluster.objects.objects[path][field])
     cluster.objects.objects[path][field] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    await cluster.seen(Changed(Kind.POD, replace(LEAD, uid="u-2")))
+    await cluster.seen(Changed(replace(LEAD, uid="u-2")))
     assert cluster.objects.objects[path][field] == before
 
 
@@ -197,7 +197,7 @@ async def test_token_is_renewed_at_half_its_life_while_there_is_a_sidecar() -> N
     cluster.now += 2
     await cluster.replica.reconcile("ns")
     assert seconds_left(cluster.held(), cluster.now) == TOKEN_LASTS
-    cluster.replica.observe(Changed(Kind.POD, replace(LEAD, phase="Failed")))
+    cluster.replica.observe(Changed(replace(LEAD, phase="Failed")))
     calls = len(cluster.objects.calls)
     assert await cluster.replica.reconcile("ns") is None
     assert len(cluster.objects.calls) == calls

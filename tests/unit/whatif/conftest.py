@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.apiserver.defaults import AdmissionObjects
 from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
 from fluence_extender.cluster.budgets import Budget
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
-from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.gangs.preemption.preemptions import Preemption
-from fluence_extender.kinds.defaults import AdmissionObjects
+from fluence_extender.kinds.membership import Workloads
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node

@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.gangs.queue.submissions import ToTry
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.queue import SchedulingOptions
+from fluence_extender.objects.queues import SchedulingOptions
 from fluence_extender.queueing.entry import PolicyName
 from fluence_extender.whatif import estimates
 from fluence_extender.whatif.estimates import Estimates, estimate

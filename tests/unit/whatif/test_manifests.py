@@ -271,7 +271,9 @@ def test_objects_that_make_no_pods_are_noted_among_others() -> None:
 def test_manifests_without_any_pod_are_an_error_that_says_what_to_give(text: str, why: str) -> None:
     with pytest.raises(NothingToSimulate) as raised:
         request_of(read_manifests(sent(text)))
-    assert str(raised.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, Deployment, ")
+    assert str(raised.value).startswith(
+        f"nothing to simulate: {why}. Give pods, or one of CronJob, Deployment, Job, "
+    )
 
 
 def test_long_refusal_is_shortened_because_each_gang_repeats_it() -> None:

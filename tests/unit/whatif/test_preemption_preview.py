@@ -9,13 +9,13 @@ import pytest
 
 from fluence_extender.apps.kubectl.simulate import answer_lines
 from fluence_extender.cluster.budgets import Budget, BudgetSpec, BudgetStatus
-from fluence_extender.cluster.decode.objects import Metadata
-from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.gangs.preemption.preemptions import Preemption
 from fluence_extender.gangs.queue.submissions import newcomer
 from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
+from fluence_extender.objects.fields import LabelSelector
+from fluence_extender.objects.meta import Metadata
 from fluence_extender.whatif.preemption_preview import PreemptionOutcome, PreemptionPreview
 from fluence_extender.whatif.result_json import named_namespaces, results_as_json
 from fluence_extender.whatif.simulation import SimulationResult

@@ -13,9 +13,9 @@ from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.access import Caller, new_pods_in, pods_in, question
 from fluence_extender.model.names import AFTER_ANNOTATION, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.workload import PodGroup
 from fluence_extender.whatif.manifests import MOST_NAMESPACES
 from tests.core.values import node
 from tests.core.world import World

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.apiserver.defaults import AdmissionObjects
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.execution.driver import SWITCH_INTERVAL, short_switch_interval
 from fluence_extender.gangs.preemption.preemptions import Departures
-from fluence_extender.kinds.defaults import AdmissionObjects
+from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.queue import Queue, Quota
-from fluence_extender.model.workload import PodGroup
+from fluence_extender.objects.queues import Queue, Quota
 from fluence_extender.whatif.simulator import Simulator
 from tests.core.values import asks, node
 from tests.core.world import World

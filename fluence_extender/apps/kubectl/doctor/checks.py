@@ -20,7 +20,7 @@ from fluence_extender.apps.kubectl.doctor.snapshot import (
     Finding,
     Missing,
     Snapshot,
-    Unread,
+    Unseen,
 )
 from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed, NotFound
 from fluence_extender.apps.kubectl.figures import moment, span
@@ -68,7 +68,7 @@ def findings(seen: Snapshot) -> Iterator[tuple[str, Finding]]:
         try:
             for finding in check(seen):
                 yield check.__name__, finding
-        except Unread as error:
+        except Unseen as error:
             yield check.__name__, error.finding
 
 
@@ -123,7 +123,7 @@ def replicas(seen: Snapshot) -> Iterator[Finding]:
 
 
 def _ready(seen: Snapshot, name: str) -> Finding:
-    """Return whether a Deployment has its pods. Raise `Unread`."""
+    """Return whether a Deployment has its pods. Raise `Unseen`."""
     deployment = seen.object(f"deployment {name}")
     wanted = deployment.get("spec", {}).get("replicas", 1)
     ready = deployment.get("status", {}).get("readyReplicas", 0)
@@ -216,7 +216,7 @@ def webhook(seen: Snapshot) -> Iterator[Finding]:
         try:
             ready = _ready(seen, WEBHOOK_NAME)
             ready = replace(ready, text=f"{WEBHOOK_NAME}: {ready.text}")
-        except Unread as error:
+        except Unseen as error:
             ready = error.finding
         if ready.status != OK:
             yield ready
@@ -258,7 +258,7 @@ def rights(seen: Snapshot) -> Iterator[Finding]:
     except Missing as error:
         yield Finding(UNKNOWN, f"{error}: the service runs under another account")
         return
-    except Unread:
+    except Unseen:
         pass  # Who may not look at an account may yet be allowed to ask for its rights.
     refused: list[str] = []
     for right in RIGHTS:

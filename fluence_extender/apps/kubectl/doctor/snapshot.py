@@ -84,7 +84,7 @@ class Finding:
     fix: str = ""
 
 
-class Unread(Exception):
+class Unseen(Exception):
     """Something that a check looks at couldn't be read. ``finding`` says why."""
 
     def __init__(self, finding: Finding) -> None:
@@ -92,7 +92,7 @@ class Unread(Exception):
         self.finding = finding
 
 
-class Missing(Unread):
+class Missing(Unseen):
     """The cluster has no such object."""
 
 
@@ -129,18 +129,18 @@ class Snapshot:
         return answer
 
     def object(self, name: str) -> dict[str, Any]:
-        """Return an object of the cluster, by kind and name. Raise `Missing` or `Unread`."""
+        """Return an object of the cluster, by kind and name. Raise `Missing` or `Unseen`."""
         try:
             content: dict[str, Any] = json.loads(self.read(name))
         except KubectlFailed as error:
             if "(NotFound)" in str(error):
                 raise Missing(Finding(FAULT, f"there is no {name}", INSTALL)) from None
             forbidden = "(Forbidden)" in str(error)
-            raise Unread(
+            raise Unseen(
                 Finding(UNKNOWN, f"you may not look at {name}" if forbidden else str(error))
             ) from None
         except ValueError:
-            raise Unread(Finding(UNKNOWN, f"kubectl gave no JSON for {name}")) from None
+            raise Unseen(Finding(UNKNOWN, f"kubectl gave no JSON for {name}")) from None
         return content
 
     def items(self, path: str) -> list[Item] | None:

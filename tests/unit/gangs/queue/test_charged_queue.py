@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, PLACED_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue, Quota
-from fluence_extender.model.seal import unsealed
+from fluence_extender.objects.queues import Queue, Quota
+from fluence_extender.room.records import unsealed
 from tests.core.shapes import allocatable, requests
 from tests.core.world import World
 
@@ -49,8 +49,8 @@ def cores(world: World) -> tuple[float, float]:
 def gets_another_default(world: World, one: Pod) -> None:
     """Name no queue, in a namespace whose default is b from now on."""
     world.change(one, labels={GROUP_LABEL: one.labels[GROUP_LABEL]})
-    world.cluster.put(replace(LIMITED, default_for=frozenset()))
-    world.cluster.put(replace(OTHER, default_for=frozenset({"default"})))
+    world.cluster.put(structs.replace(LIMITED, default_for=frozenset()))
+    world.cluster.put(structs.replace(OTHER, default_for=frozenset({"default"})))
 
 
 Attempt = Callable[[World, Pod], None]
@@ -136,7 +136,9 @@ def test_queue_that_nobody_has_made_is_not_recorded(world: World) -> None:
     world.advance(0.1)
     one = pod(world, "x", "x", "")
     assert " in " not in world.now(one).annotations[PLACED_ANNOTATION]
-    world.cluster.put(replace(LIMITED, default_for=frozenset()))
-    world.cluster.put(replace(OTHER, quota=Quota(limit={"cpu": 1000}), default_for=frozenset({"default"})))
+    world.cluster.put(structs.replace(LIMITED, default_for=frozenset()))
+    world.cluster.put(
+        structs.replace(OTHER, quota=Quota(limit={"cpu": 1000}), default_for=frozenset({"default"}))
+    )
     world.restart()
     assert cores(world) == (0, 1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from fluence_extender.gangs.queue.settings import ClosedNodes, Queues
 from fluence_extender.model.pod import Requirement
-from fluence_extender.model.queue import NodeReservation
+from fluence_extender.objects.queues import NodeReservation
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.queueing.entry import OperatorReservation
 from tests.core.values import node
@@ -37,9 +36,9 @@ def on_rows(rows: dict[str, int], *reservations: NodeReservation) -> list[Operat
     ("one", "rows"),
     [
         (ALL_DAY, [0, 1, 2]),
-        (replace(ALL_DAY, names=frozenset({"n1"})), [1]),
-        (replace(ALL_DAY, labels=RACK), [0]),
-        (replace(ALL_DAY, labels=RACK, names=frozenset({"n2", "gone"})), [0, 2]),
+        (structs.replace(ALL_DAY, names=frozenset({"n1"})), [1]),
+        (structs.replace(ALL_DAY, labels=RACK), [0]),
+        (structs.replace(ALL_DAY, labels=RACK, names=frozenset({"n2", "gone"})), [0, 2]),
     ],
 )
 def test_nodes_by_name_and_by_label(one: NodeReservation, rows: list[int]) -> None:
@@ -49,8 +48,8 @@ def test_nodes_by_name_and_by_label(one: NodeReservation, rows: list[int]) -> No
 
 
 def test_one_that_closes_nothing_is_left_out() -> None:
-    unread = replace(ALL_DAY, duration=0.0)
-    elsewhere = replace(ALL_DAY, name="elsewhere", names=frozenset({"gone"}))
+    unread = structs.replace(ALL_DAY, duration=0.0)
+    elsewhere = structs.replace(ALL_DAY, name="elsewhere", names=frozenset({"gone"}))
     assert on_rows(ROWS, unread, elsewhere) == []
 
 

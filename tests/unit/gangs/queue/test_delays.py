@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.gangs.planning.cluster_timeline import ClusterTimeline
-from fluence_extender.model.queue import PolicyName
+from fluence_extender.objects.queues import PolicyName
 from tests.queueing.cluster import Cluster, machine, rules
 
 

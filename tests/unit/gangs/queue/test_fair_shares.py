@@ -6,10 +6,11 @@ from dataclasses import replace
 from math import exp, log
 
 import pytest
+from msgspec import structs
 
-from fluence_extender.cluster.port import Changed, Kind
+from fluence_extender.cluster.port import Changed
 from fluence_extender.model.names import USER_ANNOTATION
-from fluence_extender.model.queue import PriorityClass, Queue, QueueStatus, Quota
+from fluence_extender.objects.queues import PriorityClass, Queue, QueueStatus, Quota
 from tests.queueing.cluster import Cluster, Slot, machine
 
 DAY = 86_400.0
@@ -144,7 +145,7 @@ def test_restart_keeps_what_was_used() -> None:
         assert isinstance(one, Queue)
         said = cluster.controller.queue.settings.queues[one.name]
         status = QueueStatus(past=admission.shares.past(one.name))
-        cluster.controller.observe(Changed(Kind.QUEUE, replace(said, status=status)))
+        cluster.controller.observe(Changed(structs.replace(said, status=status)))
     cluster.objects = tuple(cluster.controller.queue.settings.made.values())
     before = shares(cluster, "a", "b")
     again = cluster.restarted()
@@ -157,7 +158,7 @@ def test_restart_keeps_what_was_used() -> None:
 def test_waiting_makes_up_for_priority_where_a_queue_ages() -> None:
     for step, order in ((None, ["high", "low"]), (60.0, ["low", "high"]), (600.0, ["high", "low"])):
         cluster = Cluster(machine(1), Queue("a", class_step=step, uid="a"))
-        cluster.controller.observe(Changed(Kind.PRIORITY_CLASS, PriorityClass("high", 1000)))
+        cluster.controller.observe(Changed(PriorityClass("high", 1000)))
         cluster.submit("low", queue="a", created=-300.0)
         cluster.submit("high", queue="a", priority=1000, created=0.0)
         assert cluster.decide(1.0) == order[:1]
@@ -210,7 +211,7 @@ def test_overloaded_queues_get_what_their_weights_entitle_them_to(guaranteed: bo
     """Guarantees in proportion to the weights, which others may borrow, cost nothing."""
     queues = [weighted(name, weight, half_life=DAY / 12) for name, weight in WEIGHTS.items()]
     if guaranteed:
-        queues = [replace(one, quota=Quota({"cpu": int(WEIGHTS[one.name] * 4000)})) for one in queues]
+        queues = [structs.replace(one, quota=Quota({"cpu": int(WEIGHTS[one.name] * 4000)})) for one in queues]
     delivered, used = overloaded(*queues)
     _, without = overloaded(*(Queue(name, uid=name) for name in WEIGHTS))
     assert jain([delivered[name] / WEIGHTS[name] for name in WEIGHTS]) >= 0.95

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue, QueueLimits, Quota, Stop
+from fluence_extender.objects.queues import Queue, QueueLimits, Quota, Stop
 from tests.core.shapes import allocatable, requests
 from tests.core.world import World
 
@@ -46,7 +46,7 @@ def member(
 
 
 def rule(w: World, **fields: object) -> None:
-    w.cluster.put(replace(QUEUE, **fields))  # type: ignore[arg-type]
+    w.cluster.put(structs.replace(QUEUE, **fields))
     w.advance(0.5)
 
 

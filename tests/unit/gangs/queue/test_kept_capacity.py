@@ -12,8 +12,8 @@ from fluence_extender.gangs.planning.view import Decided
 from fluence_extender.gangs.queue.guarantees import MOST_TIMES
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.pod import HostPort, Pod
-from fluence_extender.model.queue import PolicyName, Queue, Quota
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.objects.queues import PolicyName, Queue, Quota
 from fluence_extender.queueing.entry import NEVER
 from tests.queueing.cluster import EPOCH, UNIT, Cluster, Slot, amounts, machine, rules
 

@@ -7,8 +7,8 @@ from unittest.mock import patch
 import pytest
 
 from fluence_extender.gangs.planning.one_pass import Pass
-from fluence_extender.model.queue import PolicyName, Queue, QueueLimits, Quota
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.objects.queues import PolicyName, Queue, QueueLimits, Quota
 from fluence_extender.queueing.entry import NEVER
 from tests.queueing.cluster import Cluster, machine, rules
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluence_extender.model.queue import Queue
+from fluence_extender.objects.queues import Queue
 from fluence_extender.queueing.entry import NEVER
 from tests.queueing.cluster import Cluster, closed, machine
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 from operator import attrgetter
 
 import pytest
+from msgspec import structs
 
 from fluence_extender.gangs.queue.endings import why_ended
 from fluence_extender.model.names import GATE, QUEUE_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import OverrunAction, Queue, Stop
+from fluence_extender.objects.queues import OverrunAction, Queue, Stop
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 
@@ -40,7 +41,7 @@ def test_when_a_queue_ends_what_runs(
     most: float | None,
     after: float | None,
 ) -> None:
-    queue = replace(PHYSICS, overrun=overrun, default_duration=usual, max_duration=most)
+    queue = structs.replace(PHYSICS, overrun=overrun, default_duration=usual, max_duration=most)
     pod = replace(POD, duration=declared)
     end = 1e9 if after is None else 1000.0 + after
     assert not why_ended(queue, [pod], stated, end - 1 if after is not None else end)
@@ -49,14 +50,14 @@ def test_when_a_queue_ends_what_runs(
 
 
 def test_reason_names_the_pod_and_what_it_was_allowed() -> None:
-    queue = replace(PHYSICS, max_duration=5400.0)
+    queue = structs.replace(PHYSICS, max_duration=5400.0)
     assert why_ended(queue, [POD], stated, 1e6) == (
         "pod p has run for 1h30m, and queue physics ends work that runs longer"
     )
 
 
 def test_what_a_job_says_of_its_pods_counts_against_the_limit_of_its_queue(world: MakeWorld) -> None:
-    w = world(node("n0"), replace(PHYSICS, name="default", max_duration=60.0, overrun=EVICT))
+    w = world(node("n0"), structs.replace(PHYSICS, name="default", max_duration=60.0, overrun=EVICT))
     long, short = w.jobs.submit("long", 2), w.jobs.submit("short", 2)
     w.change_job(long, duration=100.0)
     w.change_job(short, duration=20.0)
@@ -79,7 +80,7 @@ def test_stopped_queue_ends_what_runs_in_it_and_nothing_else(world: MakeWorld) -
     other = w.pod("b", gates=(GATE,), requests=asks(1000, 1))
     w.advance(5)
     assert w.cluster.pod(mine).node
-    w.cluster.put(replace(PHYSICS, stop=Stop.EVICT))
+    w.cluster.put(structs.replace(PHYSICS, stop=Stop.EVICT))
     w.advance(5)
     w.cluster.reap()
     assert mine.uid not in {one.uid for one in w.cluster.pods()}

@@ -8,15 +8,22 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.port import Changed, Deleted, Listed
 from fluence_extender.gangs.queue import settings
 from fluence_extender.gangs.queue.obstacles import duration_obstacle
 from fluence_extender.gangs.queue.settings import IMPLICIT, Queues, usual_seconds
 from fluence_extender.model.hints import MOST_WORDS
 from fluence_extender.model.names import GATE, KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.pod import Pod, Requirement
-from fluence_extender.model.queue import Namespace, NamespaceSelector, PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.objects.queues import (
+    KueueQueue,
+    Namespace,
+    NamespaceSelector,
+    PriorityClass,
+    Queue,
+    SchedulingOptions,
+)
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 
@@ -93,10 +100,10 @@ def test_two_labels_that_differ_are_told() -> None:
 def test_kueues_label_counts_only_where_kueue_is_not_served() -> None:
     found = queues(PHYSICS)
     assert found.queue_of([submitted(kueue="physics")], {}) == PHYSICS
-    found.observe(Listed(Kind.KUEUE_QUEUE, ()))
+    found.observe(Listed(KueueQueue, ()))
     assert found.queue_of([submitted(kueue="physics")], {}) is IMPLICIT
     assert found.queue_of([submitted("physics", "user-queue")], {}) == PHYSICS
-    found.observe(Listed(Kind.KUEUE_QUEUE, (), served=False))
+    found.observe(Listed(KueueQueue, (), served=False))
     assert found.queue_of([submitted(kueue="physics")], {}) == PHYSICS
 
 
@@ -136,7 +143,7 @@ def test_namespace_whose_default_a_queue_is_may_submit_to_it() -> None:
 def test_namespace_may_submit_once_it_has_the_label() -> None:
     found = queues(Queue("q", NamespaceSelector(labels=(Requirement("team", "Exists"),))), Namespace("ns"))
     refused(found.queue_of([submitted("q")], {}))
-    found.observe(Changed(Kind.NAMESPACE, Namespace("ns", {"team": "a"})))
+    found.observe(Changed(Namespace("ns", {"team": "a"})))
     assert isinstance(found.queue_of([submitted("q")], {}), Queue)
 
 
@@ -148,9 +155,9 @@ def test_label_of_the_workload_counts_for_all_of_its_pods() -> None:
 
 def test_deleted_queue_leaves_its_work_with_a_reason_until_it_is_back() -> None:
     found = queues(PHYSICS, CHEMISTRY)
-    found.observe(Deleted(Kind.QUEUE, PHYSICS))
+    found.observe(Deleted(PHYSICS))
     assert "there is no queue physics" in refused(found.queue_of([submitted("physics")], {}))
-    found.observe(Changed(Kind.QUEUE, PHYSICS))
+    found.observe(Changed(PHYSICS))
     assert found.queue_of([submitted("physics")], {}) == PHYSICS
 
 
@@ -159,10 +166,10 @@ def test_while_the_kind_is_not_served_all_are_in_one_queue_and_that_is_said_once
 ) -> None:
     found = queues(PHYSICS)
     for _ in range(2):
-        found.observe(Listed(Kind.QUEUE, (), served=False))
+        found.observe(Listed(Queue, (), served=False))
         assert found.queue_of([submitted("physics")], {}) is IMPLICIT
     assert capsys.readouterr().out.count("the cluster serves no Queues") == 1
-    found.observe(Listed(Kind.QUEUE, (CHEMISTRY,)))
+    found.observe(Listed(Queue, (CHEMISTRY,)))
     refused(found.queue_of([submitted("physics")], {}))
     assert found.queue_of([submitted("chemistry")], {}) == CHEMISTRY
 
@@ -170,13 +177,13 @@ def test_while_the_kind_is_not_served_all_are_in_one_queue_and_that_is_said_once
 def test_only_what_matters_to_pods_is_a_change() -> None:
     found = queues(PHYSICS, Namespace("ns"))
     before = found.revision
-    found.observe(Listed(Kind.QUEUE, (PHYSICS,)))
+    found.observe(Listed(Queue, (PHYSICS,)))
     served = found.revision
-    found.observe(Listed(Kind.QUEUE, (PHYSICS,)))
-    found.observe(Changed(Kind.NAMESPACE, Namespace("ns")))
-    found.observe(Deleted(Kind.NAMESPACE, Namespace("other")))
+    found.observe(Listed(Queue, (PHYSICS,)))
+    found.observe(Changed(Namespace("ns")))
+    found.observe(Deleted(Namespace("other")))
     assert (served, found.revision) == (before + 1, served)
-    found.observe(Listed(Kind.QUEUE, ()))
+    found.observe(Listed(Queue, ()))
     assert found.revision == served + 1
 
 

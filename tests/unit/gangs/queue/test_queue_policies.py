@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.model.queue import PolicyName
+from fluence_extender.objects.queues import PolicyName
 from fluence_extender.queueing.entry import DEPTHS, NEVER, QueuePolicy
 from tests.queueing.cluster import Cluster, Slot, machine, rules
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fluence_extender.cluster.port import Changed, Kind
+from fluence_extender.cluster.port import Changed
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
-from fluence_extender.model.queue import Queue, Quota
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.objects.queues import Queue, Quota
 from tests.core.shapes import allocatable, requests
 from tests.core.world import World
 from tests.queueing.cluster import Cluster, Slot, machine
@@ -246,7 +246,7 @@ def test_pods_that_are_being_deleted_count_until_they_end() -> None:
     cluster.submit("a1", size=2, queue="a")
     cluster.decide(0.0)
     (pod,) = cluster.pods["a1"]
-    cluster.controller.observe(Changed(Kind.POD, replace(pod, deleting=True)))
+    cluster.controller.observe(Changed(replace(pod, deleting=True)))
     cluster.submit("a2", size=2, queue="a")
     assert cluster.decide(1.0) == []
     cluster.end("a1")

@@ -11,8 +11,8 @@ from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue, QueuePreemption, Quota, Reclaim, Within
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.objects.queues import Queue, QueuePreemption, Quota, Reclaim, Within
 from tests.core.shapes import allocatable, requests
 from tests.core.world import World
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
-from fluence_extender.model import seal as seals
+from fluence_extender.kinds.job import Job
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GROUP_LABEL,
@@ -17,9 +18,9 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Owner, Pod, Requirement
-from fluence_extender.model.queue import NamespaceSelector, Queue, QueueLimits, Quota
-from fluence_extender.model.seal import KEY_BYTES, Seal
-from fluence_extender.model.workload import Job
+from fluence_extender.objects.queues import NamespaceSelector, Queue, QueueLimits, Quota
+from fluence_extender.room import records as seals
+from fluence_extender.room.records import KEY_BYTES, Seal
 from tests.core.shapes import allocatable, requests
 from tests.core.values import SEAL
 from tests.core.world import World
@@ -159,7 +160,7 @@ def test_steered_gang_gets_no_place_that_its_queue_has_given_to_another_since(wo
 
 
 def test_plan_of_a_job_places_one_pod_for_each_of_its_indexes(world: World) -> None:
-    world.cluster.put(replace(PHYSICS, quota=Quota(limit={"cpu": 2000})))
+    world.cluster.put(structs.replace(PHYSICS, quota=Quota(limit={"cpu": 2000})))
     world.advance(0.1)
     record = SEAL.on_job("default", "job", "2 group/a in physics")
     owner = Owner("Job", "train", "job", "batch/v1")
@@ -188,7 +189,7 @@ def test_pods_without_a_verifiable_record_keep_what_they_use_and_promise_nothing
 
 
 def test_job_that_its_user_resumes_gets_no_places_past_its_queues_limit(world: World) -> None:
-    world.cluster.put(replace(PHYSICS, quota=Quota(), limits=QueueLimits(running=1)))
+    world.cluster.put(structs.replace(PHYSICS, quota=Quota(), limits=QueueLimits(running=1)))
     world.advance(0.1)
     first = world.jobs.submit("first", 2, cpu=1000)
     world.advance(60.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluence_extender.model.queue import PolicyName
+from fluence_extender.objects.queues import PolicyName
 from fluence_extender.queueing.entry import NEVER
 from tests.queueing.cluster import Cluster, closed, machine, rules
 

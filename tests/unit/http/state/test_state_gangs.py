@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.http.state.gangs import gang_shape
+from fluence_extender.kinds.membership import Membership
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.pod import Pod

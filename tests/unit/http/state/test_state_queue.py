@@ -15,7 +15,7 @@ from fluence_extender.model.names import (
     USER_ANNOTATION,
 )
 from fluence_extender.model.pod import Requirement
-from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
+from fluence_extender.objects.queues import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
