@@ -16,15 +16,15 @@ from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, Po
 from fluence_extender.kinds.registry import KINDS
 from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.kinds.workload import Workload
-from fluence_extender.model.devices import (
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.objects.devices import (
     DeviceClass,
     DeviceObject,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from fluence_extender.model.node import Node
-from fluence_extender.model.pod import Pod
 from fluence_extender.objects.queues import (
     KueueQueue,
     Namespace,

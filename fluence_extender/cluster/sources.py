@@ -16,12 +16,6 @@ from functools import partial
 import msgspec
 
 from fluence_extender.cluster.connection import ApiRequest, Connection
-from fluence_extender.cluster.decode.devices import (
-    decode_device_class,
-    decode_resource_claim,
-    decode_resource_claim_template,
-    decode_resource_slice,
-)
 from fluence_extender.cluster.decode.node import config_map_source, decode_node, decode_resources_file
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import Gone
@@ -29,10 +23,19 @@ from fluence_extender.cluster.pacing import STANDARD, Timing
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Observation, ResourcesFile, Watched
 from fluence_extender.kinds.registry import KINDS
 from fluence_extender.kinds.served import Api
-from fluence_extender.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from fluence_extender.model.names import DOMAIN, QUEUE_VERSION, RESOURCES_CONFIGMAP
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.objects.devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    read_device_class,
+    read_resource_claim,
+    read_resource_claim_template,
+    read_resource_slice,
+)
 from fluence_extender.objects.queues import (
     KueueQueue,
     Namespace,
@@ -72,10 +75,10 @@ OPTIONAL: Mapping[Kind, tuple[Api, Decoder]] = {
     Queue: (Api("Queue", DOMAIN, (QUEUE_VERSION,)), read_queue),
     NodeReservation: (Api("Reservation", DOMAIN, (QUEUE_VERSION,)), read_reservation),
     KueueQueue: (Api("LocalQueue", "kueue.x-k8s.io", ("v1beta2", "v1beta1")), read_kueue_queue),
-    ResourceSlice: (Api("ResourceSlice", RESOURCE), decode_resource_slice),
-    DeviceClass: (Api("DeviceClass", RESOURCE), decode_device_class),
-    ResourceClaim: (Api("ResourceClaim", RESOURCE), decode_resource_claim),
-    ResourceClaimTemplate: (Api("ResourceClaimTemplate", RESOURCE), decode_resource_claim_template),
+    ResourceSlice: (Api("ResourceSlice", RESOURCE), read_resource_slice),
+    DeviceClass: (Api("DeviceClass", RESOURCE), read_device_class),
+    ResourceClaim: (Api("ResourceClaim", RESOURCE), read_resource_claim),
+    ResourceClaimTemplate: (Api("ResourceClaimTemplate", RESOURCE), read_resource_claim_template),
 }
 """The kinds that an API server may serve: the API that serves them, and their decoder."""
 

@@ -25,21 +25,19 @@ from fluence_extender.devices.judge import ADMINISTRATORS, UNDER_WAY, Judge
 from fluence_extender.devices.pools import Pools
 from fluence_extender.devices.selectors import numbered, selects
 from fluence_extender.model.claims import Claims, ClaimSpec
-from fluence_extender.model.devices import (
-    DeviceClass,
-    DeviceId,
-    DeviceObject,
-    Holder,
-    NodeDevice,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
+from fluence_extender.model.devices import DeviceId, Holder, NodeDevice
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.devices import (
+    DeviceClass,
+    DeviceObject,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 
 MOST_TERMS = 64
 """The most terms that a pod's affinity may have together with its claims' nodes; a pod with more isn't planned."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fluence_extender.devices.selectors import table
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
-from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.devices import CLASS_RESOURCE_PREFIX, DeviceClass
 
 MOST_RESOLVED = 4096
 """The most claims that are cached with the selectors of their classes."""

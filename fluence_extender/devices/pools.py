@@ -13,14 +13,9 @@ from dataclasses import dataclass, field, replace
 from fluence_extender.devices.allocator import choices
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import Claims
-from fluence_extender.model.devices import (
-    CounterId,
-    DeviceId,
-    Holder,
-    NodeDevice,
-    ResourceSlice,
-)
+from fluence_extender.model.devices import CounterId, DeviceId, Holder, NodeDevice
 from fluence_extender.model.multimap import Multimap
+from fluence_extender.objects.devices import ResourceSlice
 
 MOST_REMEMBERED = 4096
 """The most claims for which the service caches whether they could get a shared device."""

@@ -14,9 +14,11 @@ from typing import Any
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
+from msgspec import structs
 
-from fluence_extender.model.devices import Capacity, NodeDevice, ResourceSlice
+from fluence_extender.model.devices import Capacity, NodeDevice
 from fluence_extender.model.wording import shortened
+from fluence_extender.objects.devices import ResourceSlice
 
 LONGEST_WHY = 240
 """The most characters of an expression, and of an error, that a verdict quotes."""
@@ -201,7 +203,7 @@ def values_of(device: NodeDevice) -> Values:
 def numbered(described: ResourceSlice) -> ResourceSlice:
     """Return the slice with the values of its devices set."""
     devices = tuple(replace(device, values=_numbers.of(device)) for device in described.devices)
-    return replace(described, devices=devices)
+    return structs.replace(described, devices=devices)
 
 
 def verdict(expression: str, device: NodeDevice) -> Verdict:

@@ -41,11 +41,11 @@ from fluence_extender.kinds.job import Job
 from fluence_extender.kinds.podgroups import CoschedulingGroup, MemberStatus, PodGroup
 from fluence_extender.kinds.resumable import SENT_BACK, Resumable
 from fluence_extender.kinds.workload import Workload
-from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import KEEPING, MET_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.submission import met_record
+from fluence_extender.objects.devices import DeviceClass, ResourceSlice
 from fluence_extender.objects.queues import (
     KueueQueue,
     Namespace,

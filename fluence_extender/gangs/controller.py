@@ -44,9 +44,9 @@ from fluence_extender.kinds.job import Job
 from fluence_extender.kinds.resumable import Resumable
 from fluence_extender.kinds.workload import Workload
 from fluence_extender.model.accounting import AccountSink
-from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.objects.devices import DeviceObject
 from fluence_extender.objects.queues import KueueQueue, Namespace
 from fluence_extender.objects.resource_quota import ResourceQuota
 from fluence_extender.placement.chooser import NodeChooser

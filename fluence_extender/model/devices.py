@@ -1,8 +1,6 @@
-"""Devices of dynamic resource allocation (resource.k8s.io/v1), and what pods claim of them.
+"""Devices of nodes, as they are planned: what they have, who holds them, and how much of them is left.
 
-A driver publishes devices in ResourceSlices. A claim asks for devices by class, CEL selectors and constraints.
-kube-scheduler allocates them pod by pod; the service only has to know what there is, what is held, and what pods will
-claim. Names of attributes and capacities are full: ``domain/id``, with the driver as the default domain.
+Names of attributes and capacities are full: ``domain/id``, with the driver as the default domain.
 """
 
 from __future__ import annotations
@@ -11,13 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from fluence_extender.model.claims import ClaimSpec
-from fluence_extender.model.pod import NodeTerm
 from fluence_extender.model.quantity import up
 from fluence_extender.model.taints import Taint
-
-CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a class: the extended resource by which pods may request one of its devices (KEP-5004)."""
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and name. People see it as ``driver/pool/name``."""
@@ -164,109 +157,7 @@ class NodeDevice:
         return self.driver, self.pool, self.name
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceSlice:
-    """Devices of one pool, as a driver publishes them.
-
-    ``node`` is the node of all its devices, "" if other nodes can use them, too. ``counters`` are those of the pool
-    that this slice states. A pool is complete when it has as many slices of the newest ``generation`` as ``slices``
-    says.
-    """
-
-    name: str
-    driver: str
-    pool: str
-    generation: int = 1
-    slices: int = 1
-    node: str = ""
-    devices: tuple[NodeDevice, ...] = ()
-    counters: Mapping[CounterId, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceClass:
-    """A class of devices: those for which all of its CEL ``selectors`` hold.
-
-    It backs ``extended_resource``, "" for none. If several classes back the same resource, the last ``created`` counts.
-    """
-
-    name: str
-    selectors: tuple[str, ...] = ()
-    extended_resource: str = ""
-    created: float = 0.0
-
-    @property
-    def own_resource(self) -> str:
-        """The extended resource that only this class backs."""
-        return f"{CLASS_RESOURCE_PREFIX}{self.name}"
-
-    @property
-    def resource(self) -> str:
-        """The name by which accounts count its devices."""
-        return self.extended_resource or self.own_resource
-
-
-@dataclass(frozen=True, slots=True)
-class Allocated:
-    """One allocated device, and the claim's request that it serves, as ``request`` or ``request/choice``.
-
-    ``consumed`` is the part of the device's capacity that the claim has, if several claims may have the device.
-    """
-
-    request: str
-    device: DeviceId
-    consumed: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceClaim:
-    """A claim. Until it is allocated, its ``devices`` are None; after that, ``nodes`` says where they can be used.
-
-    It is ``reserved`` for these pods, by uid. If kube-scheduler has made it for the extended resources of a pod,
-    ``extended_for`` is the uid of that pod; else it is "".
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    spec: ClaimSpec
-    devices: tuple[Allocated, ...] | None = None
-    nodes: tuple[NodeTerm, ...] | None = None
-    extended_for: str = ""
-    deleting: bool = False
-    reserved: frozenset[str] = frozenset()
-
-    @property
-    def node(self) -> str:
-        """The only node on which its devices can be used, "" if there is none or several."""
-        if self.nodes is None or len(self.nodes) != 1:
-            return ""
-        named = [one.values for one in self.nodes[0].fields if one.operator == "In" and len(one.values) == 1]
-        return named[0][0] if named else ""
-
-    def class_of(self, request: str) -> str:
-        """Return the class of a request, given as in an allocation."""
-        name, _, sub = request.partition("/")
-        for one in self.spec.requests:
-            for choice in one.choices if one.name == name else ():
-                if choice.name == sub:
-                    return choice.device_class
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceClaimTemplate:
-    """The template from which each pod that names it gets a claim of its own."""
-
-    namespace: str
-    name: str
-    spec: ClaimSpec
-
-
 def _written(value: Attribute) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.text if isinstance(value, Version) else str(value)
-
-
-DeviceObject = ResourceSlice | DeviceClass | ResourceClaim | ResourceClaimTemplate

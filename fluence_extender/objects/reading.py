@@ -32,7 +32,7 @@ MOST_REPORTED = 1024
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """The errors with which a value can't be read. `UnicodeDecodeError` is one of them."""
 
-NULL = b"null"
+NULL = Raw(b"null")
 
 
 class PartlyCompared(Struct, frozen=True, eq=False, rename="camel"):
@@ -108,7 +108,7 @@ class _Place:
             return
         for step, place in self.inside.items():
             part = parts.get(step)
-            if part is not None and bytes(part) != NULL:
+            if part is not None and part != NULL:
                 yield from place.values(part, f"{path}.{step}" if path else step, note)
 
 
@@ -122,23 +122,22 @@ def reader(kind: type[Kind]) -> Callable[[bytes], Kind]:
     keeps_problems = "problems" in kind.__struct_fields__
 
     def read(raw: bytes) -> Kind:
-        _fields(raw)
         problems: dict[str, None] = {}
 
         def note(path: str, value: Raw, why: str) -> None:
             problems[f"{path} is {_shown(value)!r}, which isn't in force: {why}"] = None
 
         values = _set(root.values(Raw(raw), "", note))
-        if keeps_problems:
-            values["problems"] = tuple(problems)
-        if problems:
-            name = f"{values.get('namespace', '')}/{values.get('name', '')}".removeprefix("/")
-            report(kind.__name__, name, next(iter(problems)))
         missing = required - values.keys()
         if missing:
             raise msgspec.ValidationError(
                 f"the object has no {' and no '.join(sorted(missing))} that can be read"
             )
+        if problems:
+            name = f"{values.get('namespace', '')}/{values.get('name', '')}".removeprefix("/")
+            report(kind.__name__, name, next(iter(problems)))
+        if keeps_problems:
+            values["problems"] = tuple(problems)
         return kind(**values)
 
     return read
@@ -227,7 +226,7 @@ def _read_each(
         return msgspec.UNSET
     kept = {}
     for name, entry in sorted(entries.items()):
-        if bytes(entry) == NULL:
+        if entry == NULL:
             continue
         value = _read_by(
             partial(read, name), msgspec.json.decode, entry, f"{path}.{name[:LONGEST_SHOWN]}", note

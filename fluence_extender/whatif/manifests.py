@@ -17,7 +17,6 @@ from fluence_extender.apiserver.defaults import KINDS as ADMISSION_KINDS
 from fluence_extender.apiserver.defaults import AdmissionObjects
 from fluence_extender.apiserver.faults import object_fault
 from fluence_extender.cluster.decode.charge import decode_charge
-from fluence_extender.cluster.decode.devices import decode_resource_claim, decode_resource_claim_template
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.gangs.membership.gang import Gang, Member, agreed_size
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
@@ -30,7 +29,6 @@ from fluence_extender.kinds.podgroups import CoschedulingGroup, PodGroup
 from fluence_extender.kinds.registry import MADE_OF, NOT_UNDERSTOOD, POD_MAKERS, describing, pod_maker
 from fluence_extender.kinds.replicas import LABELLED_KINDS
 from fluence_extender.kinds.workload import Workload
-from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -45,6 +43,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submission
 from fluence_extender.model.wording import shortened
+from fluence_extender.objects.devices import DeviceObject, read_resource_claim, read_resource_claim_template
 from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.documents import Manifest, NothingToSimulate, TooManyPods, as_json, reading
 from fluence_extender.whatif.remarks import (
@@ -59,8 +58,8 @@ from fluence_extender.whatif.roles import Roles
 from fluence_extender.whatif.trials import PodTrial, Template
 
 CLAIMS: Mapping[str, Callable[[bytes], DeviceObject]] = {
-    "ResourceClaim": decode_resource_claim,
-    "ResourceClaimTemplate": decode_resource_claim_template,
+    "ResourceClaim": read_resource_claim,
+    "ResourceClaimTemplate": read_resource_claim_template,
 }
 
 MOST_PODS = 10_000

@@ -11,8 +11,6 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from fluence_extender.cluster.decode.devices import EXTENDED_CLAIM
-from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
@@ -21,6 +19,7 @@ from fluence_extender.model.names import (
     SCHEDULER_NAMES,
     STATE_GROUP,
 )
+from fluence_extender.objects.devices import CLASS_RESOURCE_PREFIX, EXTENDED_CLAIM
 from tests.e2e.harness import LONGEST, Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.kubelet_admission import Amounts, amounts, effective_requests
 from tests.localcluster import Api, ControlPlane

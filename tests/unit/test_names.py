@@ -17,7 +17,13 @@ MODULES = [*PRODUCT, *sorted((ROOT / "fluxion_ffi").rglob("*.py"))]
 LONGEST = 700
 """Lines of a module."""
 
-NAMED_BY_OTHERS = ("http/state/v1.py", "http/state/v1_graph.py", "coordination/staged/fluence_interceptor.py")
+NAMED_BY_OTHERS = (
+    "api/gangs.py",
+    "api/nodes.py",
+    "api/queues.py",
+    "api/values.py",
+    "coordination/staged/fluence_interceptor.py",
+)
 """Modules whose classes have the names of the state API, or that run alone in other people's containers."""
 
 SCHEDULER = [path for path in PRODUCT if path.relative_to(ROOT).parts[1] in ("gangs", "queueing")]

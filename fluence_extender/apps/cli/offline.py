@@ -19,12 +19,6 @@ from fluence_extender.apiserver.defaults import AdmissionObjects
 from fluence_extender.apps.extender.app import serving
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.budgets import Budget, decode_budget
-from fluence_extender.cluster.decode.devices import (
-    decode_device_class,
-    decode_resource_claim,
-    decode_resource_claim_template,
-    decode_resource_slice,
-)
 from fluence_extender.cluster.decode.node import decode_node
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile, TryPod, Watched
@@ -37,6 +31,12 @@ from fluence_extender.kinds.job import decode_job
 from fluence_extender.kinds.pod_sets import BadManifest, Json
 from fluence_extender.kinds.registry import describing
 from fluence_extender.model.node import Node
+from fluence_extender.objects.devices import (
+    read_device_class,
+    read_resource_claim,
+    read_resource_claim_template,
+    read_resource_slice,
+)
 from fluence_extender.objects.meta import ObjectHead
 from fluence_extender.objects.queues import read_priority_class, read_queue, read_reservation
 from fluence_extender.objects.resource_quota import read_resource_quota
@@ -49,10 +49,10 @@ DECODERS: Mapping[str, Callable[[bytes], Watched]] = {
     "Queue": read_queue,
     "Reservation": read_reservation,
     "ResourceQuota": read_resource_quota,
-    "ResourceSlice": decode_resource_slice,
-    "DeviceClass": decode_device_class,
-    "ResourceClaim": decode_resource_claim,
-    "ResourceClaimTemplate": decode_resource_claim_template,
+    "ResourceSlice": read_resource_slice,
+    "DeviceClass": read_device_class,
+    "ResourceClaim": read_resource_claim,
+    "ResourceClaimTemplate": read_resource_claim_template,
 }
 
 

@@ -1,5 +1,7 @@
 """Decode the API server's JSON into the model's values: one module for each kind, or for kinds that belong together.
 
+These are the kinds whose values are computed from many fields. The others are in `fluence_extender.objects`.
+
 msgspec decodes only the fields that are read and skips the others without building them. Nulls are allowed wherever the
 API server may leave a field empty. Invariant: no object stops the watch of the others. An object with a field that
 can't be read is decoded with its other fields, its ``problem`` says why, and so does the log, once.

@@ -14,6 +14,7 @@ from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.aggregation import Aggregated, discovery_route
 from fluence_extender.http.state.health import health_routes
 from fluence_extender.http.state.history_routes import history_routes
+from fluence_extender.http.state.openapi import describe
 from fluence_extender.http.state.problems import handle_problems
 from fluence_extender.http.state.routes import state_routes
 from fluence_extender.http.state.service import ServiceState
@@ -49,4 +50,5 @@ def api_app(
     app.include_router(discovery_route())
     app.add_middleware(Aggregated)
     handle_problems(app)
+    describe(app)
     return app

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from fluence_extender.api.nodes import Backend, Holder
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.containment import paths_above
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
-from fluence_extender.http.state import v1_graph
 from fluence_extender.http.state.gangs import firmness, gang_name
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
@@ -28,27 +28,27 @@ REMOVED = "no longer in resources.yaml: pods that hold it may finish, no other p
 class _Use:
     """The holders of each device by path: of the device itself (``direct``), and of one of its ``parts``."""
 
-    direct: dict[str, list[v1_graph.Holder]] = field(default_factory=dict)
-    parts: dict[str, list[v1_graph.Holder]] = field(default_factory=dict)
+    direct: dict[str, list[Holder]] = field(default_factory=dict)
+    parts: dict[str, list[Holder]] = field(default_factory=dict)
     shares: dict[str, DeviceShare] = field(default_factory=dict)
 
 
-def backend_listing(controller: Controller) -> Listing[v1_graph.Backend]:
+def backend_listing(controller: Controller) -> Listing[Backend]:
     """Return all virtual devices by backend and path: usable ones, unusable ones, and removed ones still held."""
     return Listing(cluster_revision(controller), lambda: _items(controller))
 
 
-def _items(controller: Controller) -> Items[v1_graph.Backend]:
+def _items(controller: Controller) -> Items[Backend]:
     ledger = controller.ledger
     devices = {device.path: device for device in ledger.graph.catalogue.devices}
     use = _use(controller, devices)
     overcommitted = ledger.overcommitted
     absent = [_removed(path, share, use) for path, share in use.shares.items() if path not in devices]
     absent.extend(_left_out(controller, devices.values()))
-    made: dict[Key, v1_graph.Backend] = {(one.backend, one.path): one for one in absent}
+    made: dict[Key, Backend] = {(one.backend, one.path): one for one in absent}
     keys = sorted({*made, *((device.backend, device.path) for device in devices.values())})
 
-    def make_one(key: Key) -> v1_graph.Backend | None:
+    def make_one(key: Key) -> Backend | None:
         device = devices.get(key[1])
         return made.get(key) if device is None else _present(controller, device, devices, use, overcommitted)
 
@@ -78,7 +78,7 @@ def _present(
     devices: Mapping[str, Device],
     use: _Use,
     overcommitted: Collection[str],
-) -> v1_graph.Backend:
+) -> Backend:
     direct = use.direct.get(device.path, [])
     whole = [holder for above in _above(device.path, devices) for holder in use.direct.get(above, ())]
     parts = use.parts.get(device.path, [])
@@ -89,7 +89,7 @@ def _present(
         closed = why_closed(node, controller.ledger, overcommitted)
         problems = tuple(f"its node {device.node}: {why}" for why in closed)
     holders = sorted((*direct, *whole, *parts), key=lambda one: (one.namespace, one.pod, one.path))
-    return v1_graph.Backend(
+    return Backend(
         backend=device.backend,
         name=device.name,
         path=device.path,
@@ -106,14 +106,14 @@ def _present(
     )
 
 
-def _removed(path: str, share: DeviceShare, use: _Use) -> v1_graph.Backend:
+def _removed(path: str, share: DeviceShare, use: _Use) -> Backend:
     """Return a device that pods still hold although it has been removed."""
     return _unusable(
         share.backend, path, share.type, "", share.attributes, (REMOVED,), tuple(use.direct[path])
     )
 
 
-def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1_graph.Backend]:
+def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[Backend]:
     """Yield the devices that resources.yaml declares but the present cluster doesn't allow."""
     present = {device.backend for device in devices}
     declared = controller.ledger.graph.declared
@@ -130,7 +130,7 @@ def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1_
                 yield _absent(one, name, tuple(problem.message for problem in problems))
 
 
-def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> v1_graph.Backend:
+def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> Backend:
     node = "" if one.parent == CLUSTER_PARENT else one.parent
     path = f"/{CLUSTER_PARENT}/{node}/{name}" if node else f"/{CLUSTER_PARENT}/{name}"
     return _unusable(name, path, one.type, node, one.attributes, problems, ())
@@ -143,10 +143,10 @@ def _unusable(
     node: str,
     attributes: Mapping[str, str],
     problems: tuple[str, ...],
-    holders: tuple[v1_graph.Holder, ...],
-) -> v1_graph.Backend:
+    holders: tuple[Holder, ...],
+) -> Backend:
     """Return a device that isn't in the graph; nothing of it is free."""
-    return v1_graph.Backend(
+    return Backend(
         backend=backend,
         name=path.rpartition("/")[2],
         path=path,
@@ -163,8 +163,8 @@ def _unusable(
     )
 
 
-def _holder(controller: Controller, held: Holding, share: DeviceShare) -> v1_graph.Holder:
-    return v1_graph.Holder(
+def _holder(controller: Controller, held: Holding, share: DeviceShare) -> Holder:
+    return Holder(
         namespace=held.namespace,
         pod=held.name,
         uid=held.uid,

@@ -6,6 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from msgspec.structs import asdict
+
+from fluence_extender.api import gangs as v1
+from fluence_extender.api.values import Firmness, amounts, moment
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.rules import rejection
 from fluence_extender.gangs.membership.gang import Gang, Member, run_of
@@ -13,10 +17,8 @@ from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.reporting.history import SENT_BACK, HistoryEntry
 from fluence_extender.gangs.reporting.remarks import remarks_on
 from fluence_extender.graph.units import leaf_type
-from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import Items, Key, Listing, Single
 from fluence_extender.http.state.quantum import quantum_part
-from fluence_extender.http.state.v1 import amounts, moment
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.names import HOLD_ANNOTATION
@@ -177,9 +179,9 @@ def gang_label(key: GangKey) -> str:
     return str(key).removeprefix(f"{key.namespace}/")
 
 
-def firmness(held: Holding) -> v1.Firmness:
+def firmness(held: Holding) -> Firmness:
     """Return how firmly a pod holds its share."""
-    return cast(v1.Firmness, held.firmness.name.lower())
+    return cast(Firmness, held.firmness.name.lower())
 
 
 def _allocation(controller: Controller, held: Holding) -> v1.Allocation:
@@ -351,8 +353,8 @@ def _detail(
         for one in history.entries
         for detail in (sight.wording(one.detail, one.with_names),)
     )
-    detail = v1.GangDetail.extending(
-        shape,
+    detail = v1.GangDetail(
+        **asdict(shape),
         notes=(
             *remarks_on(gang, controller.registry.workloads),
             *_size_stated(gang),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from fluence_extender.http.state.v1_history import DeviceSeconds, HeldDevice, StartMove, UsageRow, WorkRecord
+from fluence_extender.api.past import DeviceSeconds, HeldDevice, StartMove, UsageRow, WorkRecord
 from fluence_extender.model.access import Caller, CallerSight
 from fluence_extender.model.accounting import HeldAmount, PastRun, Reader, UsedAmount
 from fluence_extender.model.notation import parse_duration

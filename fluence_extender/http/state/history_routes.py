@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
+from fluence_extender.api.past import UsageRow, WorkRecord
+from fluence_extender.api.values import ListMetadata, ListOf, Refusal, encode
 from fluence_extender.http.listeners.gate import AccessGate
-from fluence_extender.http.state import v1
 from fluence_extender.http.state.history import (
     SINCE_FORM,
     BadSince,
@@ -21,10 +22,10 @@ from fluence_extender.http.state.history import (
     since_time,
     usage_rows,
 )
+from fluence_extender.http.state.openapi import Answers, answer
 from fluence_extender.http.state.problems import JSON, BadQuery, only_known, refusal
 from fluence_extender.http.state.responses import LEADING
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.http.state.v1_history import UsageRow, WorkRecord
 from fluence_extender.model.access import ALL_PAST_WORK
 from fluence_extender.model.accounting import (
     AccountReader,
@@ -42,13 +43,13 @@ NOT_KEPT = (
 Namespace = Annotated[str, Query(description="Only of this namespace.", examples=["default"])]
 Since = Annotated[str, Query(description=f"From when on: {SINCE_FORM}.", examples=["30d"])]
 
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    400: {"model": v1.Refusal, "description": "A parameter isn't known, or has no possible value."},
-    401: {"model": v1.Refusal, "description": "The caller isn't identified."},
-    403: {"model": v1.Refusal, "description": "The caller lacks the right that the text names."},
-    422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
-    501: {"model": v1.Refusal, "description": "No account of past work is kept."},
-    503: {"model": v1.Refusal, "description": "The account can't be read now; the text says why."},
+_ANSWERS: Answers = {
+    400: answer(Refusal, "A parameter isn't known, or has no possible value."),
+    401: answer(Refusal, "The caller isn't identified."),
+    403: answer(Refusal, "The caller lacks the right that the text names."),
+    422: answer(Refusal, "A parameter has no possible value."),
+    501: answer(Refusal, "No account of past work is kept."),
+    503: answer(Refusal, "The account can't be read now; the text says why."),
 }
 
 
@@ -66,7 +67,7 @@ def history_routes(service: ServiceState, gate: AccessGate) -> APIRouter:
 
 
 def _usage_route(router: APIRouter, service: ServiceState, gate: AccessGate) -> None:
-    @router.get("/usage", response_model=v1.ListOf[UsageRow], summary="Who used how much")
+    @router.get("/usage", responses={200: answer(ListOf[UsageRow])}, summary="Who used how much")
     async def usage(
         request: Request,
         by: Annotated[
@@ -94,7 +95,7 @@ def _usage_route(router: APIRouter, service: ServiceState, gate: AccessGate) -> 
 
 
 def _history_route(router: APIRouter, service: ServiceState, gate: AccessGate) -> None:
-    @router.get("/history", response_model=v1.ListOf[WorkRecord], summary="What ran")
+    @router.get("/history", responses={200: answer(ListOf[WorkRecord])}, summary="What ran")
     async def history(
         request: Request,
         namespace: Namespace = "",
@@ -141,7 +142,7 @@ async def _reader(request: Request, account: AccountReader, gate: AccessGate, na
 
 def _list(service: ServiceState, reader: Reader, items: list[Any]) -> Response:
     leading = service.readiness.leading
-    metadata = v1.ListMetadata(leading=leading, restricted=None if reader.sight.everything else True)
-    body = b'{"items":' + v1.encode(items) + b',"metadata":' + metadata.to_json() + b"}"
+    metadata = ListMetadata(leading=leading, restricted=None if reader.sight.everything else True)
+    body = b'{"items":' + encode(items) + b',"metadata":' + encode(metadata) + b"}"
     headers = {"Cache-Control": "no-store", LEADING: str(leading).lower()}
     return Response(body, media_type=JSON, headers=headers)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import cache
 
+from msgspec.structs import asdict
+
+from fluence_extender.api import nodes as v1
+from fluence_extender.api.values import amounts
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.http.state import v1_graph
 from fluence_extender.http.state.gangs import firmness, gang_label
 from fluence_extender.http.state.listings import Items, Listing, Single
-from fluence_extender.http.state.v1 import amounts
 from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
@@ -23,10 +25,10 @@ from fluence_extender.room.ledger import Ledger
 GONE = "the node is gone; these pods were there"
 
 
-def node_listing(controller: Controller) -> Listing[v1_graph.Node]:
+def node_listing(controller: Controller) -> Listing[v1.Node]:
     """Return all nodes, and those that are gone while pods still use them."""
 
-    def read() -> Items[v1_graph.Node]:
+    def read() -> Items[v1.Node]:
         ledger, nodes = controller.ledger, controller.eligibility.nodes
         overcommitted = ledger.overcommitted
         keys = sorted((name,) for name in nodes.keys() | ledger.accounts.keys())
@@ -35,7 +37,7 @@ def node_listing(controller: Controller) -> Listing[v1_graph.Node]:
     return Listing(cluster_revision(controller), read)
 
 
-def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1_graph.NodeDetail] | None:
+def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1.NodeDetail] | None:
     """Return one node and the pods that use it, None for a name that no node has."""
     shape = _node(controller, name, controller.ledger.overcommitted)
     if shape is None:
@@ -44,7 +46,7 @@ def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1_g
     creator_of = cache(lambda key: controller.lifecycle.admission.creator_of(controller.registry.gangs[key]))
     users = [] if account is None else [_user(controller, creator_of, *one) for one in account.users.items()]
     users.sort(key=lambda one: (one.namespace, one.pod, one.uid))
-    detail = v1_graph.NodeDetail.extending(shape, pods=tuple(users), hidden=0, leading=leading)
+    detail = v1.NodeDetail(**asdict(shape), pods=tuple(users), hidden=0, leading=leading)
     return Single(cluster_revision(controller), detail)
 
 
@@ -78,7 +80,7 @@ def _deficit(ledger: Ledger, name: str) -> str:
     return f"deficit: {listed} more in use than it has"
 
 
-def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> v1_graph.Node | None:
+def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> v1.Node | None:
     node = controller.eligibility.nodes.get(name)
     account = controller.ledger.accounts.get(name)
     if node is None and account is None:
@@ -90,7 +92,7 @@ def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> 
     have = NOTHING if node is None else account.allocatable
     held = account.allocatable - account.free - account.foreign_use
     free = have - held - account.foreign_use
-    return v1_graph.Node(
+    return v1.Node(
         name=name,
         schedulable=not problems,
         problems=problems,
@@ -114,15 +116,13 @@ def _state(device: NodeDevice) -> str:
 
 def _user(
     controller: Controller, creator_of: Callable[[GangKey], str], uid: str, requests: Resources
-) -> v1_graph.NodeUser:
+) -> v1.NodeUser:
     held = controller.ledger.holdings.get(uid)
     if held is not None:
         found = controller.member(uid)
         gang = "" if found is None else gang_label(found[0].key)
         user = "" if found is None else creator_of(found[0].key)
-        return v1_graph.NodeUser(
-            held.namespace, held.name, uid, gang, user, firmness(held), amounts(requests)
-        )
+        return v1.NodeUser(held.namespace, held.name, uid, gang, user, firmness(held), amounts(requests))
     pod = controller.pods.get(uid)
     namespace, name = ("", "") if pod is None else (pod.namespace, pod.name)
-    return v1_graph.NodeUser(namespace, name, uid, "", "", "other", amounts(requests))
+    return v1.NodeUser(namespace, name, uid, "", "", "other", amounts(requests))

@@ -12,8 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from fluence_extender.api.values import Refusal, encode
 from fluence_extender.http.listeners.gate import AccessRefused
-from fluence_extender.http.state import v1
 
 JSON = "application/json"
 
@@ -27,7 +27,7 @@ class BadQuery(Exception):
 
 def refusal(status: int, text: str) -> Response:
     """Return the answer to a request that is refused with ``status``; ``text`` says why."""
-    problem = v1.Refusal(
+    problem = Refusal(
         detail=text,
         api_version="v1",
         kind="Status",
@@ -36,7 +36,7 @@ def refusal(status: int, text: str) -> Response:
         message=text,
         reason="Forbidden" if status == 403 else None,
     )
-    return Response(problem.to_json(), status, media_type=JSON)
+    return Response(encode(problem), status, media_type=JSON)
 
 
 async def only_known(request: Request) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fluence_extender.http.state import v1
+from fluence_extender.api.gangs import QuantumPart
 from fluence_extender.model.coordination import (
     CONSUMER,
     DEPENDS_ON_PRODUCER,
@@ -24,7 +24,7 @@ WAITS = "it starts when the task is next in its queue"
 RELEASED = "released"
 
 
-def quantum_part(pods: Sequence[Pod]) -> v1.QuantumPart | None:
+def quantum_part(pods: Sequence[Pod]) -> QuantumPart | None:
     """Return the part of a gang's pods in a quantum job, None if they have none."""
     for pod in pods:
         notes = pod.annotations
@@ -32,14 +32,14 @@ def quantum_part(pods: Sequence[Pod]) -> v1.QuantumPart | None:
         if notes.get(ROLE_ANNOTATION) == PRODUCER:
             status = notes.get(TASK_STATUS_ANNOTATION, NO_TASK_YET)
             consumers = group.removesuffix(PRODUCER_SUFFIX)
-            return v1.QuantumPart("producer", consumers, _task(pod), _released(pod) or status)
+            return QuantumPart("producer", consumers, _task(pod), _released(pod) or status)
         if notes.get(ROLE_ANNOTATION) == CONSUMER and DEPENDS_ON_PRODUCER in notes:
             waits = any(READY_GATE in one.gates for one in pods)
-            return v1.QuantumPart(
+            return QuantumPart(
                 "consumer", notes[DEPENDS_ON_PRODUCER], _task(pod), WAITS if waits else RELEASED
             )
         if TASK_STATUS_ANNOTATION in notes:
-            return v1.QuantumPart("observed", "", _task(pod), notes[TASK_STATUS_ANNOTATION])
+            return QuantumPart("observed", "", _task(pod), notes[TASK_STATUS_ANNOTATION])
     return None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from fluence_extender.api.queues import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.api.values import moment
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
@@ -13,8 +15,6 @@ from fluence_extender.gangs.queue.settings import covered
 from fluence_extender.gangs.queue.submissions import LATEST
 from fluence_extender.http.state.gangs import gang_label, list_key
 from fluence_extender.http.state.listings import Items, Key, Listing
-from fluence_extender.http.state.v1 import moment
-from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.node import Node
 from fluence_extender.model.quantity import written_amount

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
+from fluence_extender.api.values import ListMetadata, encode
 from fluence_extender.http.readiness import Readiness
-from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import (
     GraphExport,
     Items,
@@ -79,7 +79,7 @@ class Responses:
     def single(self, request: Request, found: Single[Any], sight: CallerSight = EVERYTHING) -> Response:
         """Return one item, which is already limited to ``sight``."""
         headers, unchanged = self._headers(request, found.revision, sight)
-        return unchanged or Response(v1.encode(found.item), media_type=JSON, headers=headers)
+        return unchanged or Response(encode(found.item), media_type=JSON, headers=headers)
 
     def _headers(
         self, request: Request, revision: str, sight: CallerSight = EVERYTHING
@@ -121,7 +121,7 @@ async def list_document(
         if show is not None and (item := show(item)) is None:
             hidden += 1
             continue
-        chunk += separator + v1.encode(item)
+        chunk += separator + encode(item)
         separator = b","
         if time.perf_counter() - began > TURN:
             if len(chunk) > CHUNK:
@@ -129,8 +129,8 @@ async def list_document(
                 chunk.clear()
             await asyncio.sleep(0)
             began = time.perf_counter()
-    metadata = v1.ListMetadata(leading=leading, hidden=None if show is None else hidden)
-    yield bytes(chunk + b'],"metadata":' + metadata.to_json() + b"}")
+    metadata = ListMetadata(leading=leading, hidden=None if show is None else hidden)
+    yield bytes(chunk + b'],"metadata":' + encode(metadata) + b"}")
 
 
 async def graph_document(pieces: Pieces) -> AsyncIterator[bytes]:
@@ -149,6 +149,6 @@ async def _joined(pieces: AsyncIterator[list[dict[str, object]]]) -> AsyncIterat
     separator = b""
     async for piece in pieces:
         if piece:
-            yield separator + v1.encode(piece)[1:-1]
+            yield separator + encode(piece)[1:-1]
             separator = b","
             await asyncio.sleep(0)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response
 
+from fluence_extender.api.gangs import Allocation, Gang, GangDetail, State
+from fluence_extender.api.nodes import Backend, GraphDocument, Node, NodeDetail
+from fluence_extender.api.queues import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.api.values import ListOf, Problem, Refusal
 from fluence_extender.http.listeners.gate import AccessGate, AccessRefused, lacking
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.state import sighted, v1, v1_graph
+from fluence_extender.http.state import sighted
 from fluence_extender.http.state.listings import Single
+from fluence_extender.http.state.openapi import Answers, answer
 from fluence_extender.http.state.problems import only_known
 from fluence_extender.http.state.responses import Responses
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.access import NODES, CallerSight, Right, pods_in
 from fluence_extender.model.gang import Convention
 
@@ -25,13 +29,13 @@ Namespace = Annotated[str, Query(description="Only of this namespace.", examples
 OnNode = Annotated[str, Query(description="Only what is on this node.", examples=["n7"])]
 OfBackend = Annotated[str, Query(description="Only of this backend.", examples=["ibm-a"])]
 
-_ALL: dict[int | str, dict[str, Any]] = {
+_ALL: Answers = {
     304: {"description": "What `If-None-Match` names is still the newest."},
-    400: {"model": v1.Refusal, "description": "A parameter isn't known."},
-    401: {"model": v1.Refusal, "description": "The caller isn't identified."},
-    403: {"model": v1.Refusal, "description": "The caller lacks the right that the text names."},
-    422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
-    503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
+    400: answer(Refusal, "A parameter isn't known."),
+    401: answer(Refusal, "The caller isn't identified."),
+    403: answer(Refusal, "The caller lacks the right that the text names."),
+    422: answer(Refusal, "A parameter has no possible value."),
+    503: answer(Problem, "Not ready yet; the reason is in `detail`."),
 }
 
 
@@ -59,18 +63,18 @@ def state_routes(service: ServiceState, gate: AccessGate) -> APIRouter:
 
 
 def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/gangs", response_model=v1.ListOf[v1.Gang], summary="All gangs")
+    @router.get("/gangs", responses={200: answer(ListOf[Gang])}, summary="All gangs")
     async def gangs(
         request: Request,
         namespace: Namespace = "",
-        state: Annotated[v1.State | None, Query(description="Only gangs in this state.")] = None,
+        state: Annotated[State | None, Query(description="Only gangs in this state.")] = None,
         node: OnNode = "",
         backend: OfBackend = "",
         gone: Annotated[bool, Query(description="With gangs whose pods are gone, for an hour.")] = False,
     ) -> Response:
         """Every gang that is known, by namespace and name."""
         keep = _all_of(
-            v1.Gang,
+            Gang,
             (namespace, lambda gang: gang.namespace == namespace),
             (state, lambda gang: gang.state == state),
             (node, lambda gang: any(member.node == node for member in gang.members)),
@@ -84,11 +88,11 @@ def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
 def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
         "/gangs/{namespace}/{name:path}",
-        response_model=v1.GangDetail,
-        summary="One gang and its history",
         responses={
-            404: {"model": v1.Problem, "description": "No gang has that name, nor had one in the last hour."}
+            200: answer(GangDetail),
+            404: answer(Problem, "No gang has that name, nor had one in the last hour."),
         },
+        summary="One gang and its history",
     )
     async def gang(
         request: Request,
@@ -115,7 +119,7 @@ def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, resp
 def _allocation_route(
     router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses
 ) -> None:
-    @router.get("/allocations", response_model=v1.ListOf[v1.Allocation], summary="What pods hold")
+    @router.get("/allocations", responses={200: answer(ListOf[Allocation])}, summary="What pods hold")
     async def allocations(
         request: Request,
         namespace: Namespace = "",
@@ -124,7 +128,7 @@ def _allocation_route(
     ) -> Response:
         """What each pod of this scheduler holds, by namespace and pod, including planned and committed shares."""
         keep = _all_of(
-            v1.Allocation,
+            Allocation,
             (namespace, lambda held: held.namespace == namespace),
             (node, lambda held: held.node == node),
             (backend, lambda held: held.backend == backend),
@@ -134,7 +138,7 @@ def _allocation_route(
 
 
 def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/nodes", response_model=v1.ListOf[v1_graph.Node], summary="All nodes")
+    @router.get("/nodes", responses={200: answer(ListOf[Node])}, summary="All nodes")
     async def nodes(
         request: Request,
         schedulable: Annotated[
@@ -147,14 +151,13 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
         For callers who may list nodes.
         """
         await gate.demand(request.scope, NODES)
-        keep = _all_of(v1_graph.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
+        keep = _all_of(Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
         return responses.list(request, service.nodes(), keep)
 
     @router.get(
         "/nodes/{name}",
-        response_model=v1_graph.NodeDetail,
+        responses={200: answer(NodeDetail), 404: answer(Problem, "No node of that name.")},
         summary="One node and the pods that use it",
-        responses={404: {"model": v1.Problem, "description": "No node of that name."}},
     )
     async def node(request: Request, name: str) -> Response:
         """One node with every pod that uses it, of this scheduler and of others.
@@ -172,7 +175,7 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
 
 
 def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/backends", response_model=v1.ListOf[v1_graph.Backend], summary="Virtual devices")
+    @router.get("/backends", responses={200: answer(ListOf[Backend])}, summary="Virtual devices")
     async def backends(
         request: Request,
         type_: Annotated[
@@ -186,7 +189,7 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
     ) -> Response:
         """Every virtual device: what it is, how much of it is free, what holds the rest, why it can't be used."""
         keep = _all_of(
-            v1_graph.Backend,
+            Backend,
             (type_, lambda device: device.type == type_),
             (backend, lambda device: device.backend == backend),
             (node, lambda device: device.node == node),
@@ -197,13 +200,13 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
 
 
 def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/queues", response_model=v1.ListOf[QueueSummary], summary="All queues")
+    @router.get("/queues", responses={200: answer(ListOf[QueueSummary])}, summary="All queues")
     async def queues(request: Request) -> Response:
         """Every queue: how it is set, how much waits and runs in it, and which gang is the first in line."""
         sight = await _sight(request, service, gate, "")
         return responses.list(request, service.queues(), None, sight, sighted.queue_summary)
 
-    @router.get("/queue", response_model=v1.ListOf[QueueEntry], summary="The line")
+    @router.get("/queue", responses={200: answer(ListOf[QueueEntry])}, summary="The line")
     async def line(
         request: Request,
         namespace: Namespace = "",
@@ -218,7 +221,7 @@ def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, re
         sight = await _sight(request, service, gate, namespace)
         return responses.list(request, service.line(sight), keep, sight, sighted.of_namespace)
 
-    @router.get("/reservations", response_model=v1.ListOf[ReservedNodes], summary="What is kept free")
+    @router.get("/reservations", responses={200: answer(ListOf[ReservedNodes])}, summary="What is kept free")
     async def reservations(request: Request) -> Response:
         """What the queue keeps free for gangs in line, and what administrators have reserved."""
         sight = await _sight(request, service, gate, "")
@@ -229,7 +232,7 @@ def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, re
 def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
         "/graph",
-        response_model=v1_graph.GraphDocument,
+        responses={200: answer(GraphDocument)},
         summary="The resource graph",
     )
     async def graph(request: Request) -> Response:

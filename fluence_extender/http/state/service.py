@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from fluence_extender.api.gangs import Allocation, Gang, GangDetail
+from fluence_extender.api.nodes import Backend, Node, NodeDetail
+from fluence_extender.api.queues import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.metrics import QueueCount
 from fluence_extender.http.readiness import Readiness
-from fluence_extender.http.state import v1, v1_graph
 from fluence_extender.http.state.backends import backend_listing
 from fluence_extender.http.state.gangs import (
     allocation_listing,
@@ -25,7 +27,6 @@ from fluence_extender.http.state.graph import graph
 from fluence_extender.http.state.listings import GraphExport, Listing, Single
 from fluence_extender.http.state.nodes import node_detail, node_listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
-from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.accounting import AccountReader
 from fluence_extender.whatif.simulator import Permit, See, Simulator
@@ -51,13 +52,13 @@ class ServiceState:
         self._controller = controller
         self._simulator = simulator
 
-    def gangs(self, gone: bool, sight: CallerSight) -> Listing[v1.Gang]:
+    def gangs(self, gone: bool, sight: CallerSight) -> Listing[Gang]:
         """Return all gangs by namespace and name, with those that went lately if ``gone``, in words for ``sight``."""
         return gang_listing(self._controller, gone, sight)
 
     def gang(
         self, namespace: str, name: str, convention: str, sight: CallerSight
-    ) -> Single[v1.GangDetail] | None:
+    ) -> Single[GangDetail] | None:
         """Return one gang, or the last one of that name to go; ``convention`` distinguishes several of one name."""
         found = find_gang(self._controller, namespace, name, convention)
         return None if found is None else gang_detail(self._controller, found, sight, self.readiness.leading)
@@ -67,19 +68,19 @@ class ServiceState:
         found = find_gang(self._controller, namespace, name, convention)
         return frozenset() if found is None else named_namespaces(found)
 
-    def allocations(self) -> Listing[v1.Allocation]:
+    def allocations(self) -> Listing[Allocation]:
         """Return the allocations of our pods by namespace and pod, including planned and committed ones."""
         return allocation_listing(self._controller)
 
-    def nodes(self) -> Listing[v1_graph.Node]:
+    def nodes(self) -> Listing[Node]:
         """Return all nodes by name."""
         return node_listing(self._controller)
 
-    def node(self, name: str) -> Single[v1_graph.NodeDetail] | None:
+    def node(self, name: str) -> Single[NodeDetail] | None:
         """Return one node with the pods that use it."""
         return node_detail(self._controller, name, self.readiness.leading)
 
-    def backends(self) -> Listing[v1_graph.Backend]:
+    def backends(self) -> Listing[Backend]:
         """Return all virtual devices by backend and path."""
         return backend_listing(self._controller)
 

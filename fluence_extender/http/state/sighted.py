@@ -7,11 +7,12 @@ worded for the caller where they are made (`CallerSight.wording`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from fluence_extender.http.state import v1_graph
-from fluence_extender.http.state.v1_queue import QueueSummary, ReservedNodes
+from msgspec.structs import replace
+
+from fluence_extender.api.nodes import Backend, NodeDetail
+from fluence_extender.api.queues import QueueSummary, ReservedNodes
 from fluence_extender.model.access import CallerSight
 
 V = TypeVar("V")
@@ -33,13 +34,13 @@ def of_namespace(sight: CallerSight, one: N) -> N | None:
     return one if one.namespace in sight else None
 
 
-def node_detail(sight: CallerSight, one: v1_graph.NodeDetail) -> v1_graph.NodeDetail:
+def node_detail(sight: CallerSight, one: NodeDetail) -> NodeDetail:
     """Show a node with its pods in sight."""
     pods = tuple(pod for pod in one.pods if pod.namespace in sight)
     return replace(one, pods=pods, hidden=len(one.pods) - len(pods))
 
 
-def backend(sight: CallerSight, one: v1_graph.Backend) -> v1_graph.Backend:
+def backend(sight: CallerSight, one: Backend) -> Backend:
     """Show a device with its holders in sight."""
     holders = tuple(holder for holder in one.holders if holder.namespace in sight)
     return replace(one, holders=holders, hidden=len(one.holders) - len(holders))

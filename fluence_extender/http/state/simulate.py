@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from fluence_extender.api.values import Problem, Refusal
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.http.listeners.bodies import Bodies, Disconnected, RequestRefused
 from fluence_extender.http.listeners.gate import AccessGate
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.state import v1
+from fluence_extender.http.state.openapi import Answers, answer
 from fluence_extender.http.state.problems import JSON, only_known, refusal
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.kinds.pod_sets import BadManifest
@@ -55,26 +56,22 @@ _ANSWER: dict[str, Any] = {
     "ignored": ["Service default/train"],
     "notes": [],
 }
-_RESPONSES: dict[int | str, dict[str, Any]] = {
+_RESPONSES: Answers = {
     200: {
         "description": "What would become of each gang.",
         "content": {"application/json": {"example": _ANSWER}},
     },
-    400: {
-        "model": v1.Refusal,
-        "description": "The manifests can't be read, make no pods or too many, or a parameter isn't known.",
-    },
-    401: {"model": v1.Refusal, "description": "The caller isn't identified."},
-    403: {
-        "model": v1.Refusal,
-        "description": "The caller may not list or create pods in a namespace of the objects.",
-    },
-    422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
-    408: {"model": v1.Refusal, "description": "The body didn't arrive within 10 s."},
-    413: {"model": v1.Refusal, "description": "More than 4 MiB."},
-    415: {"model": v1.Refusal, "description": "The body isn't said to be JSON."},
-    429: {"model": v1.Refusal, "description": "Too many questions at once."},
-    503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
+    400: answer(
+        Refusal, "The manifests can't be read, make no pods or too many, or a parameter isn't known."
+    ),
+    401: answer(Refusal, "The caller isn't identified."),
+    403: answer(Refusal, "The caller may not list or create pods in a namespace of the objects."),
+    422: answer(Refusal, "A parameter has no possible value."),
+    408: answer(Refusal, "The body didn't arrive within 10 s."),
+    413: answer(Refusal, "More than 4 MiB."),
+    415: answer(Refusal, "The body isn't said to be JSON."),
+    429: answer(Refusal, "Too many questions at once."),
+    503: answer(Problem, "Not ready yet; the reason is in `detail`."),
 }
 _BODY = {
     "requestBody": {

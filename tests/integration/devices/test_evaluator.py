@@ -18,7 +18,8 @@ from fluence_extender.devices import evaluator as module
 from fluence_extender.devices.evaluator import COMMAND, ENDED, Evaluator
 from fluence_extender.devices.judge import Judge
 from fluence_extender.devices.selectors import Verdict, numbered, verdict
-from fluence_extender.model.devices import Attribute, Capacity, NodeDevice, ResourceSlice, Version
+from fluence_extender.model.devices import Attribute, Capacity, NodeDevice, Version
+from fluence_extender.objects.devices import ResourceSlice
 
 DRIVER = "gpu.example.com"
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'

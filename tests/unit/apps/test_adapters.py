@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from fluence_extender.api.gangs import Allocation
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.http.scheduler.port import Anywhere, Nowhere, On, RequestedPod, Undecided
-from fluence_extender.http.state.v1 import Allocation
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from fluence_extender.devices.book import MOST_PODS, DeviceBook
 from fluence_extender.devices.evaluation import Evaluations
 from fluence_extender.devices.judge import Judge
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
-from fluence_extender.model.devices import (
+from fluence_extender.model.devices import NodeDevice
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import ClaimRef, NodeTerm, Pod, Requirement
+from fluence_extender.model.resources import Resources
+from fluence_extender.objects.devices import (
     Allocated,
     DeviceClass,
-    NodeDevice,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from fluence_extender.model.node import Node
-from fluence_extender.model.pod import ClaimRef, NodeTerm, Pod, Requirement
-from fluence_extender.model.resources import Resources
 
 DRIVER = "gpu.example.com"
 CLASS = DeviceClass("gpus", (f'device.driver == "{DRIVER}"',))
@@ -29,7 +31,7 @@ TEMPLATE = ResourceClaimTemplate("ns", "two", SPEC)
 
 def gpus(node: str = "n0", count: int = 4, **fields: object) -> ResourceSlice:
     devices = tuple(NodeDevice(DRIVER, node, f"gpu-{number}") for number in range(count))
-    return replace(ResourceSlice(f"{node}-gpus", DRIVER, node, node=node, devices=devices), **fields)  # type: ignore[arg-type]
+    return structs.replace(ResourceSlice(f"{node}-gpus", DRIVER, node, node=node, devices=devices), **fields)
 
 
 def allocated(name: str, *devices: str, node: str = "n0") -> ResourceClaim:
@@ -67,7 +69,7 @@ def test_node_counts_the_devices_of_each_class() -> None:
 
 def test_class_that_backs_an_extended_resource_is_counted_by_its_name() -> None:
     made = book()
-    made.put(replace(CLASS, extended_resource="nvidia.com/gpu"))
+    made.put(structs.replace(CLASS, extended_resource="nvidia.com/gpu"))
     assert now(made).allocatable["nvidia.com/gpu"] == 4
     assert made.pod(pod(template="two")).requests["nvidia.com/gpu"] == 2
     plugged = made.node(Node("n0", allocatable=Resources({"nvidia.com/gpu": 1})))
@@ -87,7 +89,7 @@ def test_pod_requests_what_its_template_claims() -> None:
     assert found.requests == Resources({"pods": 1, COUNTED: 2})
     assert found.claims[0].requests[0].choices[0].selectors == CLASS.selectors
     assert not found.problem
-    assert made.put(replace(TEMPLATE, spec=ClaimSpec())).pods == {"uid-p"}
+    assert made.put(structs.replace(TEMPLATE, spec=ClaimSpec())).pods == {"uid-p"}
 
 
 def test_allocated_claim_confines_its_pod_and_is_held_on_the_node() -> None:
@@ -141,7 +143,7 @@ def test_pod_waits_for_what_does_not_exist() -> None:
     made = book()
     assert "claim ns/mine doesn't exist" in made.pod(pod(claim="mine")).problem
     assert "template ns/three doesn't exist" in made.pod(pod(template="three")).problem
-    made.put(replace(allocated("mine", "gpu-0"), deleting=True))
+    made.put(structs.replace(allocated("mine", "gpu-0"), deleting=True))
     assert "claim ns/mine is being deleted" in made.pod(pod(claim="mine")).problem
     made.drop(CLASS)
     assert "class gpus doesn't exist" in made.pod(pod(template="two")).claims[0].problem
@@ -160,7 +162,7 @@ def test_claim_that_pods_share_ties_them_until_it_is_allocated() -> None:
     assert changed.claim_group == second.claim_group == "ns/ours"
     assert changed.claims == second.claims
     assert [one.requests[COUNTED] for one in (second, changed)] == [2, 0]
-    made.put(replace(ours, devices=allocated("ours", "gpu-0", "gpu-1").devices))
+    made.put(structs.replace(ours, devices=allocated("ours", "gpu-0", "gpu-1").devices))
     settled = made.pod_now("uid-b")
     assert settled is not None
     assert (settled.claim_group, settled.claims) == ("", ())
@@ -203,14 +205,14 @@ def test_pod_that_requests_an_extended_resource_waits_for_its_devices() -> None:
     gpu = Resources({"pods": 1, "nvidia.com/gpu": 2})
     asking = Pod("ns", "p", "uid-p", requests=gpu)
     assert made.pod(asking) is asking
-    assert made.put(replace(CLASS, extended_resource="nvidia.com/gpu")).pods == {"uid-p"}
+    assert made.put(structs.replace(CLASS, extended_resource="nvidia.com/gpu")).pods == {"uid-p"}
     found = made.pod_now("uid-p")
     assert found is not None
     assert found.requests == gpu
     assert [(one.extended, one.requests[0].choices[0].count) for one in found.claims] == [
         ("nvidia.com/gpu", 2)
     ]
-    claim = replace(allocated("made", "gpu-0", "gpu-1"), extended_for="uid-p")
+    claim = structs.replace(allocated("made", "gpu-0", "gpu-1"), extended_for="uid-p")
     assert made.put(claim).pods == {"uid-p"}
     found = made.pod_now("uid-p")
     assert found is not None
@@ -221,7 +223,7 @@ def test_pod_that_requests_an_extended_resource_waits_for_its_devices() -> None:
 
 def test_class_is_requested_by_its_own_name_too_and_the_newest_backs_a_resource() -> None:
     made = book()
-    made.put(replace(CLASS, extended_resource="nvidia.com/gpu", created=1.0))
+    made.put(structs.replace(CLASS, extended_resource="nvidia.com/gpu", created=1.0))
     asking = Pod("ns", "p", "uid-p", requests=Resources({COUNTED: 1}))
     found = made.pod(asking)
     assert found.requests == Resources({"nvidia.com/gpu": 1})
@@ -262,7 +264,7 @@ def test_what_claims_have_of_a_shared_device_is_added_up() -> None:
     made.put(gpus(devices=(NodeDevice(DRIVER, "n0", "gpu-0", shareable=True),)))
     for number in range(2):
         share = Allocated("gpu", (DRIVER, "n0", "gpu-0"), {"memory": 3})
-        made.put(replace(allocated(f"c{number}", "gpu-0"), devices=(share, share)))
+        made.put(structs.replace(allocated(f"c{number}", "gpu-0"), devices=(share, share)))
     assert now(made).devices[0].used == {"memory": 12}
     assert now(made).allocatable[COUNTED] > 4
 
@@ -290,7 +292,7 @@ def test_new_list_is_the_whole_truth_for_its_kind() -> None:
 
 def links(count: int, **fields: object) -> ResourceSlice:
     devices = tuple(NodeDevice(DRIVER, "net", f"link-{number}") for number in range(count))
-    return replace(ResourceSlice("net", DRIVER, "net", devices=devices), **fields)  # type: ignore[arg-type]
+    return structs.replace(ResourceSlice("net", DRIVER, "net", devices=devices), **fields)
 
 
 def problem(made: DeviceBook) -> str:
@@ -353,7 +355,7 @@ def test_pools_with_binding_conditions_come_last() -> None:
 
 def test_device_is_free_without_all_pods_of_its_claim() -> None:
     made = book()
-    made.put(replace(allocated("ours", "gpu-0"), reserved=frozenset({"p", "q"})))
+    made.put(structs.replace(allocated("ours", "gpu-0"), reserved=frozenset({"p", "q"})))
     made.put(allocated("reserved-for-nobody", "gpu-1"))
     held = now(made).devices
     assert [one.without({"p"}).held for one in held] == [True, True, False, False]
@@ -363,14 +365,16 @@ def test_device_is_free_without_all_pods_of_its_claim() -> None:
 def test_administrator_counts_no_device() -> None:
     made = book()
     made.put(
-        replace(TEMPLATE, spec=ClaimSpec((DeviceRequest("gpu", (Choice("gpus", count=2, admin=True),)),)))
+        structs.replace(
+            TEMPLATE, spec=ClaimSpec((DeviceRequest("gpu", (Choice("gpus", count=2, admin=True),)),))
+        )
     )
     assert made.pod(pod(template="two")).requests[COUNTED] == 0
 
 
 def test_extended_resource_of_a_class_beside_virtual_devices_is_refused_and_told() -> None:
     made = book()
-    made.put(replace(CLASS, extended_resource="nvidia.com/gpu"))
+    made.put(structs.replace(CLASS, extended_resource="nvidia.com/gpu"))
     asking = replace(pod(), requests=Resources({"nvidia.com/gpu": 1}), claim_refs=())
     assert made.pod(asking).problem == ""
     assert "name a resource claim" in made.pod(replace(asking, devices={"qpu": 1})).problem

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fluence_extender.cluster.port import Changed, Kind
 from fluence_extender.devices import cel
@@ -18,10 +19,11 @@ from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller, Ports
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
-from fluence_extender.model.devices import DeviceClass, NodeDevice, ResourceClaimTemplate, ResourceSlice
+from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import ClaimRef, Pod
+from fluence_extender.objects.devices import DeviceClass, ResourceClaimTemplate, ResourceSlice
 from fluence_extender.room.claims import WORK_AT_ONCE
 from fluence_extender.whatif import simulator
 from fluence_extender.whatif.simulator import Simulator
@@ -167,7 +169,7 @@ def test_pod_is_placed_once_the_verdicts_are_there() -> None:
 def test_devices_that_have_changed_count_once_their_classes_are_known() -> None:
     scene = Scene()
     device = replace(SLICE.devices[0], attributes={f"{DRIVER}/uuid": "new"})
-    scene.put(ResourceSlice, replace(SLICE, devices=(device,)))
+    scene.put(ResourceSlice, structs.replace(SLICE, devices=(device,)))
     counted = "deviceclass.resource.kubernetes.io/gpus"
     assert scene.controller.eligibility.nodes["n0"].allocatable[counted] == 32
     scene.evaluate()
@@ -192,7 +194,7 @@ def test_pods_of_a_template_that_comes_and_goes_are_taken_in_a_few_at_a_time(
 
     monkeypatch.setattr(scene.controller.devices, "pod_now", counted)
     for _ in range(3):
-        scene.controller.observe(Changed(replace(template, spec=ClaimSpec())))
+        scene.controller.observe(Changed(structs.replace(template, spec=ClaimSpec())))
         scene.controller.observe(Changed(template))
     assert len(taken) <= 6 * 64
     while scene.controller.restless:
@@ -208,7 +210,7 @@ def test_claims_are_compared_with_many_devices_a_little_at_a_time() -> None:
         name = f"n{number}"
         devices = tuple(replace(one, pool=name) for one in SLICE.devices)
         scene.put(Node, node(name))
-        scene.put(ResourceSlice, replace(SLICE, name=name, pool=name, node=name, devices=devices))
+        scene.put(ResourceSlice, structs.replace(SLICE, name=name, pool=name, node=name, devices=devices))
     scene.evaluate()
     requests = tuple(DeviceRequest(f"r{at}", (Choice("gpus", (f"{at} >= 0",)),)) for at in range(25))
     scene.put(ResourceClaimTemplate, ResourceClaimTemplate("hostile", "t", ClaimSpec(requests)))

@@ -23,7 +23,8 @@ from fluence_extender.devices.judge import (
     Piece,
 )
 from fluence_extender.devices.selectors import numbered, verdict
-from fluence_extender.model.devices import NodeDevice, ResourceSlice
+from fluence_extender.model.devices import NodeDevice
+from fluence_extender.objects.devices import ResourceSlice
 
 DRIVER = "gpu.example.com"
 

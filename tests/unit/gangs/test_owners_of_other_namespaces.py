@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from fluence_extender.devices.book import DeviceBook
 from fluence_extender.devices.evaluation import Evaluations
 from fluence_extender.devices.judge import Judge
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
-from fluence_extender.model.devices import Allocated, DeviceClass, ResourceClaim
 from fluence_extender.model.names import COMPLETION_INDEX, GATE
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.objects.devices import Allocated, DeviceClass, ResourceClaim
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 
@@ -55,5 +55,5 @@ def test_claim_of_another_namespace_isnt_that_of_a_pods_extended_resources() -> 
     assert found is not None
     assert found.claims == pod.claims
     assert book.claimed_by("uid-p") == ()
-    assert book.put(replace(forged, namespace="ns")).pods == {"uid-p"}
+    assert book.put(structs.replace(forged, namespace="ns")).pods == {"uid-p"}
     assert book.claimed_by("uid-p") == ("d/pool/gpu",)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fluence_extender.api.values import moment
 from fluence_extender.http.state.gangs import gang_shape
-from fluence_extender.http.state.v1 import moment
 from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import GangState

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import httpx
+from msgspec.structs import asdict, replace
 
+from fluence_extender.api.gangs import Allocation, Entry, Gang, GangDetail, Member, Shape
+from fluence_extender.api.nodes import Backend, Holder, Node, NodeDetail, NodeUser
+from fluence_extender.api.queues import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.api.values import Amounts
 from fluence_extender.http.metrics import QueueCount
 from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
-from fluence_extender.http.state import v1, v1_graph
 from fluence_extender.http.state.listings import GraphExport, Items, Listing, Pieces, Single
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.gang import Convention, HistoryKind
 from fluence_extender.whatif.simulator import Permit, See
@@ -24,7 +26,7 @@ CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
 LATER = CREATED + timedelta(milliseconds=125)
 
 GANGS = (
-    v1.Gang(
+    Gang(
         namespace="default",
         name="vqe",
         convention=Convention.LABEL,
@@ -42,11 +44,11 @@ GANGS = (
         position=None,
         preemptions=0,
         preempted=None,
-        members=(v1.Member("vqe-0", "u-0", "n1", "ibm-a"), v1.Member("vqe-1", "u-1", "n1", "")),
+        members=(Member("vqe-0", "u-0", "n1", "ibm-a"), Member("vqe-1", "u-1", "n1", "")),
         former=(),
         quantum=None,
     ),
-    v1.Gang(
+    Gang(
         namespace="team",
         name="big",
         convention=Convention.POD_GROUP,
@@ -64,25 +66,25 @@ GANGS = (
         position=2,
         preemptions=0,
         preempted=None,
-        members=(v1.Member("big-0", "u-2", "", ""),),
+        members=(Member("big-0", "u-2", "", ""),),
         former=(),
         quantum=None,
     ),
 )
 GONE = replace(GANGS[1], name="old", state="gone", reason="its pods are gone", why="", size=1, members=())
-ASKS = (v1.Shape(2, {"cpu": 1.5, "memory": 2**31, "pods": 1}, {"qpu": 1}, {"vendor": "ibm"}),)
+ASKS = (Shape(2, {"cpu": 1.5, "memory": 2**31, "pods": 1}, {"qpu": 1}, {"vendor": "ibm"}),)
 HISTORY = (
-    v1.Entry(CREATED, HistoryKind.SEEN, "", "", 2, LATER),
-    v1.Entry(LATER, HistoryKind.PLANNED, "", "on n1 with ibm-a", 1, LATER),
+    Entry(CREATED, HistoryKind.SEEN, "", "", 2, LATER),
+    Entry(LATER, HistoryKind.PLANNED, "", "on n1 with ibm-a", 1, LATER),
 )
 GPU = "gpu.example.com/n1/gpu-0"
 ALLOCATIONS = (
-    v1.Allocation("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}, (), "vqe", "planned"),
-    v1.Allocation("default", "vqe-1", "u-1", "n1", 1, 2**30, 2, "", {}, (GPU,), "vqe", "bound"),
+    Allocation("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}, (), "vqe", "planned"),
+    Allocation("default", "vqe-1", "u-1", "n1", 1, 2**30, 2, "", {}, (GPU,), "vqe", "bound"),
 )
-WHOLE: v1.Amounts = {"cpu": 4.0, "memory": 2**33, "pods": 110}
+WHOLE: Amounts = {"cpu": 4.0, "memory": 2**33, "pods": 110}
 NODES = (
-    v1_graph.Node(
+    Node(
         name="n1",
         schedulable=True,
         problems=(),
@@ -93,22 +95,18 @@ NODES = (
         free={"cpu": 1.4, "memory": 5 * 2**30, "pods": 107},
         devices={GPU: "held"},
     ),
-    v1_graph.Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE, {}),
+    Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE, {}),
 )
 USERS = (
-    v1_graph.NodeUser("default", "vqe-0", "u-0", "vqe", "ada", "planned", {"cpu": 1.5, "pods": 1}),
-    v1_graph.NodeUser("kube-system", "agent", "u-9", "", "", "other", {"cpu": 0.1, "pods": 1}),
+    NodeUser("default", "vqe-0", "u-0", "vqe", "ada", "planned", {"cpu": 1.5, "pods": 1}),
+    NodeUser("kube-system", "agent", "u-9", "", "", "other", {"cpu": 0.1, "pods": 1}),
 )
-HOLDER = v1_graph.Holder("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
+HOLDER = Holder("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
 VENDOR = {"vendor": "ibm"}
 BACKENDS = (
-    v1_graph.Backend(
-        "ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()
-    ),
-    v1_graph.Backend(
-        "ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()
-    ),
-    v1_graph.Backend(
+    Backend("ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()),
+    Backend("ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()),
+    Backend(
         "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), 0, False, ("its node n2: cordoned",)
     ),
 )
@@ -225,7 +223,7 @@ class HeldPlacements(ServiceState):
             raise self.failure
         return {"fits": True, "gangs": [], "ignored": [manifests.decode()], "notes": [namespace]}
 
-    def gangs(self, gone: bool, sight: CallerSight) -> Listing[v1.Gang]:
+    def gangs(self, gone: bool, sight: CallerSight) -> Listing[Gang]:
         return self._listing((*GANGS, GONE) if gone else GANGS)
 
     def named_about(self, namespace: str, name: str, convention: str) -> frozenset[str]:
@@ -233,11 +231,11 @@ class HeldPlacements(ServiceState):
 
     def gang(
         self, namespace: str, name: str, convention: str, sight: CallerSight
-    ) -> Single[v1.GangDetail] | None:
+    ) -> Single[GangDetail] | None:
         for gang in (*GANGS, GONE):
             if (gang.namespace, gang.name) == (namespace, name) and convention in ("", gang.convention):
-                detail = v1.GangDetail.extending(
-                    gang,
+                detail = GangDetail(
+                    **asdict(gang),
                     notes=(),
                     asks=ASKS,
                     fitting=None,
@@ -249,20 +247,20 @@ class HeldPlacements(ServiceState):
                 return Single(self.revision, detail)
         return None
 
-    def allocations(self) -> Listing[v1.Allocation]:
+    def allocations(self) -> Listing[Allocation]:
         return self._listing(ALLOCATIONS)
 
-    def nodes(self) -> Listing[v1_graph.Node]:
+    def nodes(self) -> Listing[Node]:
         return self._listing(NODES)
 
-    def node(self, name: str) -> Single[v1_graph.NodeDetail] | None:
+    def node(self, name: str) -> Single[NodeDetail] | None:
         for node in NODES:
             if node.name == name:
-                detail = v1_graph.NodeDetail.extending(node, pods=USERS, hidden=0, leading=self.leading)
+                detail = NodeDetail(**asdict(node), pods=USERS, hidden=0, leading=self.leading)
                 return Single(self.revision, detail)
         return None
 
-    def backends(self) -> Listing[v1_graph.Backend]:
+    def backends(self) -> Listing[Backend]:
         return self._listing(BACKENDS)
 
     def queues(self) -> Listing[QueueSummary]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.api.nodes import Backend
 from fluence_extender.cluster.port import ResourcesFile, Watched
-from fluence_extender.http.state.v1_graph import Backend
 from tests.core.state_api import every
 from tests.core.values import asks, node
 from tests.core.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fluence_extender.http.state.v1_graph import Node
+from fluence_extender.api.nodes import Node
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.names import GATE, USER_ANNOTATION
 from fluence_extender.model.taints import Taint

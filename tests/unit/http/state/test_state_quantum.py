@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.api.gangs import QuantumPart
 from fluence_extender.http.state.quantum import quantum_part
-from fluence_extender.http.state.v1 import QuantumPart
 from fluence_extender.model.coordination import (
     CONSUMER,
     QUANTUM_JOB_ID_ANNOTATION,

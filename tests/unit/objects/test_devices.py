@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode.devices import (
-    decode_device_class,
-    decode_resource_claim,
-    decode_resource_claim_template,
-    decode_resource_slice,
-)
 from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest
-from fluence_extender.model.devices import Allocated, Capacity, RequestPolicy, Version
+from fluence_extender.model.devices import Capacity, RequestPolicy, Version
 from fluence_extender.model.taints import Taint
+from fluence_extender.objects.devices import (
+    Allocated,
+    read_device_class,
+    read_resource_claim,
+    read_resource_claim_template,
+    read_resource_slice,
+)
 
 
 def raw(spec: Any, status: Any = None, **meta: Any) -> bytes:
@@ -27,7 +28,7 @@ def raw(spec: Any, status: Any = None, **meta: Any) -> bytes:
 def device(**fields: Any) -> Any:
     pool = {"name": "p", "generation": 3, "resourceSliceCount": 2}
     spec = {"driver": "d.example.com", "nodeName": "n0", "pool": pool, "devices": [{"name": "g", **fields}]}
-    return decode_resource_slice(raw(spec)).devices[0]
+    return read_resource_slice(raw(spec)).devices[0]
 
 
 def test_device_has_attributes_and_capacity_by_full_names() -> None:
@@ -91,14 +92,14 @@ def test_slice_has_the_counters_of_its_pool() -> None:
         "pool": {"name": "p", "resourceSliceCount": 2},
         "sharedCounters": [{"name": "s", "counters": {"slices": {"value": "7"}, "bad": {"value": "much"}}}],
     }
-    assert decode_resource_slice(raw(spec)).counters == {}
+    assert read_resource_slice(raw(spec)).counters == {}
     del spec["sharedCounters"][0]["counters"]["bad"]  # type: ignore[index]
-    assert decode_resource_slice(raw(spec)).counters == {("d.example.com", "p", "s", "slices"): 7 * 10**9}
+    assert read_resource_slice(raw(spec)).counters == {("d.example.com", "p", "s", "slices"): 7 * 10**9}
 
 
 def test_class_has_its_expressions_and_its_extended_resource() -> None:
     spec = {"selectors": [{"cel": {"expression": "true"}}, {}], "extendedResourceName": "nvidia.com/gpu"}
-    found = decode_device_class(raw(spec))
+    found = read_device_class(raw(spec))
     assert (found.selectors, found.extended_resource) == (("true", ""), "nvidia.com/gpu")
 
 
@@ -115,7 +116,7 @@ def test_template_has_choices_and_constraints() -> None:
         ],
         "constraints": [{"requests": ["r"], "matchAttribute": "a/b"}, {"distinctAttribute": "a/c"}],
     }
-    assert decode_resource_claim_template(raw({"spec": {"devices": devices}})).spec == ClaimSpec(
+    assert read_resource_claim_template(raw({"spec": {"devices": devices}})).spec == ClaimSpec(
         (
             DeviceRequest("r", (Choice("c", count=2, capacity=(("m", 10**9),)),)),
             DeviceRequest("q", (Choice("c", count=0, name="s"), Choice("d", name="t"))),
@@ -134,7 +135,7 @@ def test_template_has_choices_and_constraints() -> None:
     ],
 )
 def test_claim_that_is_not_planned_says_why(devices: dict[str, Any], why: str) -> None:
-    assert why in decode_resource_claim(raw({"devices": devices})).spec.problem
+    assert why in read_resource_claim(raw({"devices": devices})).spec.problem
 
 
 def test_allocation_names_devices_and_nodes() -> None:
@@ -144,17 +145,17 @@ def test_allocation_names_devices_and_nodes() -> None:
         "devices": {"results": [result, {**result, "device": "h", "adminAccess": True}]},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]},
     }
-    found = decode_resource_claim(raw({}, {"allocation": allocation}))
+    found = read_resource_claim(raw({}, {"allocation": allocation}))
     assert found.devices == (Allocated("r", ("d", "p", "g"), {"m": 10**9}),)
     assert found.node == "n0"
-    assert decode_resource_claim(raw({})).devices is None
+    assert read_resource_claim(raw({})).devices is None
 
 
 def test_claim_of_extended_resources_names_its_pod() -> None:
     owners = [{"kind": "Pod", "name": "p", "uid": "u", "controller": True}]
     marked = {"resource.kubernetes.io/extended-resource-claim": "true"}
-    assert decode_resource_claim(raw({}, annotations=marked, ownerReferences=owners)).extended_for == "u"
-    assert decode_resource_claim(raw({}, ownerReferences=owners)).extended_for == ""
+    assert read_resource_claim(raw({}, annotations=marked, ownerReferences=owners)).extended_for == "u"
+    assert read_resource_claim(raw({}, ownerReferences=owners)).extended_for == ""
 
 
 @pytest.mark.parametrize(
@@ -169,13 +170,13 @@ def test_claim_of_extended_resources_names_its_pod() -> None:
 def test_slice_says_whether_its_devices_belong_to_one_node(where: dict[str, object], node: str) -> None:
     devices = [{"name": "a", "nodeName": "n0"}] if "perDeviceNodeSelection" in where else [{"name": "a"}]
     spec = {"driver": "d.example.com", "pool": {"name": "p"}, "devices": devices, **where}
-    assert decode_resource_slice(raw(spec)).node == node
+    assert read_resource_slice(raw(spec)).node == node
 
 
 def test_binding_conditions_and_access_for_administrators_are_read() -> None:
     assert device(bindingConditions=["ready"]).conditional
     assert not device().conditional
-    claim = decode_resource_claim(
+    claim = read_resource_claim(
         raw({"devices": {"requests": [{"name": "r", "exactly": {"adminAccess": True}}]}})
     )
     assert claim.spec.requests[0].choices[0].admin
@@ -183,4 +184,4 @@ def test_binding_conditions_and_access_for_administrators_are_read() -> None:
 
 def test_allocated_claim_is_reserved_for_pods() -> None:
     status = {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}
-    assert decode_resource_claim(raw({}, status)).reserved == {"u"}
+    assert read_resource_claim(raw({}, status)).reserved == {"u"}
