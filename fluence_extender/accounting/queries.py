@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -28,11 +28,10 @@ from sqlalchemy import (
 
 from fluence_extender.accounting.days import seconds_by_day
 from fluence_extender.accounting.tables import DAY, amounts, daily, pods, runs
+from fluence_extender.api.past import HeldDevice, StartMove, WorkRecord, in_units, is_device
 from fluence_extender.model.accounting import (
     Grouping,
     HeldAmount,
-    MovedStart,
-    PastRun,
     Reader,
     RunQuestion,
     UsedAmount,
@@ -123,7 +122,7 @@ def _visible(table: Table, reader: Reader) -> ColumnElement[bool]:
     return or_(within, table.c.user_name == reader.user) if reader.user else within
 
 
-def past_runs(connection: Connection, question: RunQuestion, reader: Reader) -> list[PastRun]:
+def past_runs(connection: Connection, question: RunQuestion, reader: Reader) -> list[WorkRecord]:
     """Return the matching runs that the reader may see, the newest first.
 
     What the reader may see has several parts, and the indexes of each are searched in turn. Once enough runs are found,
@@ -177,23 +176,39 @@ def _conditions(question: RunQuestion) -> Iterator[ColumnElement[bool]]:
             yield column == wanted
 
 
-def _run(row: Any) -> PastRun:
-    return PastRun(
+def _run(row: Any) -> WorkRecord:
+    held_amounts = [HeldAmount(*held) for held in row["amounts"]]
+    return WorkRecord(
         run=row["run"],
         namespace=row["namespace"],
-        gang=row["gang"],
+        name=row["gang"],
         convention=row["convention"],
         workload=row["workload"],
         queue=row["queue"],
         user=row["user_name"],
         account=row["account"],
-        submitted=row["submitted"],
-        started=row["started"],
-        ended=row["ended"],
+        created=_time(row["submitted"]),
+        started=_time(row["started"]),
+        ended=_time(row["ended"]),
+        waited=max(row["started"] - row["submitted"], 0),
         outcome=row["outcome"],
-        promised=row["promised"],
-        moves=tuple(MovedStart(*one) for one in row["moves"]),
+        promised=_time(row["promised"]),
+        moves=tuple(StartMove(*map(_time, move)) for move in row["moves"]),
         pods=row["pods"],
         nodes=tuple(row["nodes"]),
-        amounts=tuple(HeldAmount(*one) for one in row["amounts"]),
+        requests={
+            held.resource: in_units(held.resource, held.quantity)
+            for held in held_amounts
+            if not is_device(held.resource)
+        },
+        devices=tuple(
+            HeldDevice(held.resource, held.backend, held.quantity)
+            for held in held_amounts
+            if is_device(held.resource)
+        ),
     )
+
+
+def _time(seconds: Any) -> Any:
+    """Return the time so many seconds after the epoch, None for None."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -19,10 +19,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from fluence_extender.accounting import queries
 from fluence_extender.accounting.address import open_engine
 from fluence_extender.accounting.errors import brief
+from fluence_extender.api.past import WorkRecord
 from fluence_extender.model.accounting import (
     AccountUnavailable,
     Grouping,
-    PastRun,
     Reader,
     RunQuestion,
     UsedAmount,
@@ -55,7 +55,7 @@ class DatabaseReader:
         now = int(self._clock())
         return await self._ask(lambda it: queries.usage(it, by, since, namespace, reader, now))
 
-    async def runs(self, question: RunQuestion, reader: Reader) -> list[PastRun]:
+    async def runs(self, question: RunQuestion, reader: Reader) -> list[WorkRecord]:
         """Return the matching runs."""
         return await self._ask(lambda it: queries.past_runs(it, question, reader))
 

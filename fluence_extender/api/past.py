@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from fluence_extender.api.queues import QueueName
 from fluence_extender.api.values import Amounts, Namespace, Time
+from fluence_extender.model.resources import CPU, MEMORY
 
 UserName = Annotated[
     str,
@@ -17,7 +18,6 @@ UserName = Annotated[
         examples=["ada"],
     ),
 ]
-
 
 AccountName = Annotated[
     str, Meta(description="The account that its label names; empty without one.", examples=["grant-17"])
@@ -123,3 +123,15 @@ class WorkRecord(Struct, frozen=True):
     devices: Annotated[
         tuple[HeldDevice, ...], Meta(description="The virtual devices that its pods held in all.")
     ]
+
+
+def is_device(resource: str) -> bool:
+    """Return whether it is the type of a virtual device. All other resources but cpu and memory have a slash."""
+    return resource not in (CPU, MEMORY) and "/" not in resource
+
+
+def in_units(resource: str, amount: int) -> float:
+    """Return an amount of the account in the units of ``/v1``."""
+    if resource == CPU:
+        return amount / 1000
+    return amount * 2**20 if resource == MEMORY else amount

@@ -15,7 +15,6 @@ QueueName = Annotated[
     Meta(description="The queue's name; empty for gangs that are in none.", examples=["physics"]),
 ]
 
-
 ExpectedStart = Annotated[
     Time | None,
     Meta(
@@ -24,7 +23,6 @@ ExpectedStart = Annotated[
         examples=["2026-06-30T14:30:00Z"],
     ),
 ]
-
 
 NodeNames = Annotated[tuple[str, ...], Meta(description="The nodes that are kept free.", examples=[["n7"]])]
 

@@ -22,7 +22,6 @@ from fluence_extender.model.resources import CPU, Resources
 
 T = TypeVar("T")
 
-
 Amounts = Annotated[
     Mapping[str, float],
     Meta(
@@ -31,28 +30,21 @@ Amounts = Annotated[
     ),
 ]
 
-
 Time = Annotated[datetime, Meta(tz=True)]
 Devices = Mapping[str, int]
 
-
 Namespace = Annotated[str, Meta(description="The namespace.", examples=["default"])]
-
 
 PodName = Annotated[str, Meta(description="The pod's name.", examples=["vqe-0"])]
 
-
 EXAMPLE_UID = "6e1b2a34-5c1d-4a53-9f0e-2f0f3c9f7a10"
 
-
 Uid = Annotated[str, Meta(description="The pod's uid.", examples=[EXAMPLE_UID])]
-
 
 GangName = Annotated[
     str,
     Meta(description="The gang that the pod is in; empty for a pod of another scheduler.", examples=["vqe"]),
 ]
-
 
 User = Annotated[
     str,
@@ -63,7 +55,6 @@ User = Annotated[
     ),
 ]
 
-
 Leading = Annotated[
     bool,
     Meta(
@@ -72,11 +63,9 @@ Leading = Annotated[
     ),
 ]
 
-
 Problems = Annotated[
     tuple[str, ...], Meta(description="Why not; empty when it can be used.", examples=[["cordoned"]])
 ]
-
 
 Hidden = Annotated[
     int,
@@ -86,9 +75,7 @@ Hidden = Annotated[
     ),
 ]
 
-
 Firmness = Literal["planned", "committed", "bound"]
-
 
 Held = Annotated[
     Firmness,

@@ -55,7 +55,6 @@ RESOURCE = "resource.k8s.io"
 ATTEMPT = "find out what is served"
 Decoder = Callable[[bytes], Watched]
 
-
 REQUIRED: Mapping[Kind, tuple[str, Decoder]] = {
     Node: ("/api/v1/nodes", decode_node),
     Pod: ("/api/v1/pods", decode_pod),

@@ -114,9 +114,7 @@ class Job(Resumable):
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
 
-
 JOB_SET = ("jobset.x-k8s.io", "JobSet")
-
 
 LEAVES_SUSPENSION = (JOB_SET, ("batch", "CronJob"))
 """The controllers whose Jobs the service may suspend: they don't resume them, or admission keeps them from it."""
@@ -124,13 +122,10 @@ LEAVES_SUSPENSION = (JOB_SET, ("batch", "CronJob"))
 
 FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
 
-
 Indexes = tuple[int, int]
 """A range of completion indexes: the first one and the last one."""
 
-
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-
 
 ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """The conditions of a Job that has ended, and those of a Job that ends once its pods are gone."""
@@ -313,7 +308,6 @@ def indexed_job(pod: Pod, workloads: Workloads) -> Membership | None:
 
 
 COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
-
 
 EARLIER_JOB_NAME = "job-name"
 """The label of a Job's name before it had a domain. Both are on each pod."""

@@ -1,16 +1,14 @@
-"""Our own convention: the label ``fluence.flux-framework.org/group`` and the annotation ``…/group-size``.
+"""Gangs that labels name without an object: our own convention, and Kueue's groups of plain pods.
 
-Without the annotation the pod's owner states the size: a JobSet, a LeaderWorkerSet, a Job (by the same annotation or a
-label of that name, else its parallelism, but no more than its completions), a Deployment by its ReplicaSets, a
-ReplicaSet or a StatefulSet. Otherwise the size is 1.
+Ours is the label ``fluence.flux-framework.org/group`` and the annotation ``…/group-size``. Without the annotation the
+pod's owner states the size: a JobSet, a LeaderWorkerSet, a Job (by the same annotation or a label of that name, else
+its parallelism, but no more than its completions), a Deployment by its ReplicaSets, a ReplicaSet or a StatefulSet.
+Otherwise the size is 1. The producer of a shared quantum job is a gang by itself, and its consumers are another gang.
 
-The producer of a shared quantum job is a gang by itself, and its consumers are another gang.
-
-Kueue's groups of plain pods: ``kueue.x-k8s.io/pod-group-name`` and ``…/pod-group-total-count``.
-
-The name is a label, or with newer Kueue an annotation. Until Kueue admits the group, its pods carry Kueue's own
-scheduling gate, which isn't ours to remove. Kueue marks pods of services (of a StatefulSet or LeaderWorkerSet) as
-``pod-group-serving``. It counts them as a group, but they are created one after the other and start one by one.
+Kueue's are ``kueue.x-k8s.io/pod-group-name`` and ``…/pod-group-total-count``. The name is a label, or with newer Kueue
+an annotation. Until Kueue admits the group, its pods carry Kueue's own scheduling gate, which isn't ours to remove.
+Kueue marks pods of services (of a StatefulSet or LeaderWorkerSet) as ``pod-group-serving``. It counts them as a group,
+but they are created one after the other and start one by one.
 """
 
 from __future__ import annotations
@@ -103,9 +101,7 @@ def _size_of_owner(pod: Pod, workloads: Workloads) -> StatedSize | None:
 
 GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 
-
 TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
-
 
 SERVING = "kueue.x-k8s.io/pod-group-serving"
 

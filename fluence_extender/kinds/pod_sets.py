@@ -14,14 +14,11 @@ from typing import Any
 
 Json = dict[str, Any]
 
-
 NAMED_IN_TEMPLATES = ("labels", "annotations")
 """The metadata of a template that its pods get."""
 
-
 LONGEST_NAME = 63
 """Characters of a trial's name, as of a hostname."""
-
 
 TRIAL_SUFFIX = "trial"
 """The last part of the name of a pod that is tried. Generated names have no vowels, so none is the same."""

@@ -81,7 +81,6 @@ class _RayJobStatus(Started, rename="camel"):
 
 _ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
 
-
 _ray_job = tolerant_decoder("RayJob", Limited, _RayJobStatus)
 
 
@@ -139,23 +138,12 @@ def cleans_up(pod: Pod) -> bool:
 
 
 NO_LIMIT = 2**31 - 1
-
-
 WORKER_COUNTS = ("replicas", "minReplicas", "maxReplicas", "numOfHosts")
 
-
 HEAD_GROUP = "headgroup"
-
-
 AUTOSCALER = {"name": "autoscaler", "image": "autoscaler"}
-
-
 AUTOSCALER_REQUESTS = {"cpu": "500m", "memory": "512Mi"}
-
-
 WAITING = {"name": "wait-gcs-ready", "image": "wait"}
-
-
 WAITING_REQUESTS = {"cpu": "200m", "memory": "256Mi"}
 """The containers that KubeRay adds to heads with an autoscaler and to workers, and what they request."""
 

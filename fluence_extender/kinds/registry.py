@@ -138,6 +138,7 @@ def pod_maker(manifest: Json) -> Maker | None:
     return maker if version.rpartition("/")[0] == api.rpartition("/")[0] else None
 
 
+# Of TrainJobs and RayJobs, operators make other objects that describe gangs.
 _DESCRIBING: Mapping[tuple[str, str], Kind] = {
     # A Deployment's pods are those of a ReplicaSet of its name.
     ("apps", "Deployment"): replicas.REPLICA_SETS,

@@ -81,10 +81,13 @@ class Limited(msgspec.Struct, rename="camel"):
 
 
 class Started(Conditions, rename="camel"):
+    """The status of an object that says when it started."""
+
     start_time: Time | None = None
 
 
 def limits(meta: Metadata, spec: Limited, status: Started) -> dict[str, Any]:
+    """Return what an object with a deadline says of how long it runs and of its place in the queue."""
     deadline = spec.active_deadline_seconds
     return {
         "duration": stated_duration(meta.annotations, meta.labels, deadline),

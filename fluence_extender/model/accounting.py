@@ -1,4 +1,4 @@
-"""The records of the account of past work, and the two ports to the keeper of the account.
+"""The records of the account of past work, and the port to the keeper of the account.
 
 A `PodAccount` states what one pod holds, from when until when, and for which queue and user. It is sent again whenever
 one of these facts changes, and again after a restart. So a keeper replaces its record of a pod, and counts nothing
@@ -9,7 +9,6 @@ Invariant: the sink never blocks and never fails. No decision depends on an acco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -149,32 +148,6 @@ class UsedAmount:
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
-    """One life of a gang that had a place: of how many ``pods``, on which ``nodes``, with which ``amounts`` in all.
-
-    ``ended`` is None while one of its pods runs. Times and amounts are as in `PodAccount`.
-    """
-
-    run: str
-    namespace: str
-    gang: str
-    convention: str
-    workload: str
-    queue: str
-    user: str
-    account: str
-    submitted: int
-    started: int
-    ended: int | None
-    outcome: str
-    promised: int | None
-    moves: tuple[MovedStart, ...]
-    pods: int
-    nodes: tuple[str, ...]
-    amounts: tuple[HeldAmount, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RunQuestion:
     """The requested runs, the newest first: those that started at ``since`` or later.
 
@@ -193,19 +166,3 @@ class RunQuestion:
 
 class AccountUnavailable(Exception):
     """The account can't be read now; the text says why."""
-
-
-class AccountReader(Protocol):
-    """Answers questions about past work. Each method raises `AccountUnavailable`."""
-
-    async def namespaces(self) -> frozenset[str]:
-        """Return the namespaces that have an account."""
-        ...
-
-    async def usage(self, by: Grouping, since: int, namespace: str, reader: Reader) -> Sequence[UsedAmount]:
-        """Return what was used since the day (UTC) of ``since``, in one namespace or in all ("")."""
-        ...
-
-    async def runs(self, question: RunQuestion, reader: Reader) -> Sequence[PastRun]:
-        """Return up to ``limit`` runs, the newest first."""
-        ...

@@ -72,7 +72,7 @@ LONGEST_WARNING = 400
 LEFT_AS_IT_IS = "fluence left the pod as it is: "
 
 # Written when the pod is ungated or nominated, and in the Binding: the gang with which it got its place, the size of
-# that gang and its queue, sealed (`seal`).
+# that gang and its queue, sealed (`records`).
 PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 
 # By this label Kueue counts an object, and suspends and resumes it.

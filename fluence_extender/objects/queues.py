@@ -316,11 +316,17 @@ class KueueQueue(Spec, frozen=True):
     name: Annotated[str, At("metadata.name")]
 
 
-read_queue = reader(Queue)
 read_namespace = reader(Namespace)
 read_priority_class = reader(PriorityClass)
 read_kueue_queue = reader(KueueQueue)
-_read_reservation = reader(NodeReservation)
+_read_queue, _read_reservation = reader(Queue), reader(NodeReservation)
+
+
+def read_queue(raw: bytes) -> Queue:
+    """Read a Queue. Past use that can't be believed is no problem of its users, who can't mend it."""
+    queue = _read_queue(raw)
+    problems = tuple(problem for problem in queue.problems if not problem.startswith("status.usage"))
+    return queue if problems == queue.problems else msgspec.structs.replace(queue, problems=problems)
 
 
 def read_reservation(raw: bytes) -> NodeReservation:

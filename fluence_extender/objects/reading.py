@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache, partial
@@ -28,6 +29,9 @@ LONGEST_SHOWN = 40
 
 MOST_REPORTED = 1024
 """The most logged problems that are remembered, so that they aren't logged again."""
+
+PROBLEMS = "problems"
+"""The field of an object that says which of its fields can't be read. It isn't read itself."""
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """The errors with which a value can't be read. `UnicodeDecodeError` is one of them."""
@@ -74,7 +78,7 @@ class ReadsEach:
     read: Callable[[str, Any], object]
 
 
-Kind = TypeVar("Kind", bound=Struct)
+Value = TypeVar("Value", bound=Struct)
 Note = Callable[[str, Raw, str], None]
 """Takes a problem: the path of the field, its JSON, and why it isn't in force."""
 
@@ -112,16 +116,16 @@ class _Place:
                 yield from place.values(part, f"{path}.{step}" if path else step, note)
 
 
-def reader(kind: type[Kind]) -> Callable[[bytes], Kind]:
+def reader(kind: type[Value]) -> Callable[[bytes], Value]:
     """Return the function that reads objects of a kind.
 
-    If the kind has ``problems``, it gets them. The log has the first problem of an object once. The function raises
-    `msgspec.MsgspecError` if the object lacks a field without a default, or is none.
+    If the kind has a field ``problems``, it gets them. The log has the first problem of an object once. The function
+    raises `msgspec.MsgspecError` if the object lacks a field without a default, or is none.
     """
     root, required = _plan(kind, ("spec",)), _required(kind)
-    keeps_problems = "problems" in kind.__struct_fields__
+    keeps_problems = PROBLEMS in kind.__struct_fields__
 
-    def read(raw: bytes) -> Kind:
+    def read(raw: bytes) -> Value:
         problems: dict[str, None] = {}
 
         def note(path: str, value: Raw, why: str) -> None:
@@ -137,7 +141,7 @@ def reader(kind: type[Kind]) -> Callable[[bytes], Kind]:
             name = f"{values.get('namespace', '')}/{values.get('name', '')}".removeprefix("/")
             report(kind.__name__, name, next(iter(problems)))
         if keeps_problems:
-            values["problems"] = tuple(problems)
+            values[PROBLEMS] = tuple(problems)
         return kind(**values)
 
     return read
@@ -151,6 +155,8 @@ def _plan(kind: type[Struct], prefix: tuple[str, ...] = ()) -> _Place:
     """Return the places from which the fields of a kind are read."""
     root = _Place()
     for one in msgspec.structs.fields(kind):
+        if one.name == PROBLEMS:
+            continue
         notes = one.type.__metadata__ if get_origin(one.type) is Annotated else ()
         named = next((note.steps for note in notes if isinstance(note, At)), (*prefix, one.encode_name))
         root.at(named).fields.append((one.name, _leaf(one.type)))
@@ -169,17 +175,7 @@ def _required(kind: type[Struct]) -> frozenset[str]:
 
 def _leaf(hint: Any) -> Leaf:
     """Return what reads the values of a type."""
-    notes: list[Any] = []
-    while True:
-        if get_origin(hint) is Annotated:
-            hint, *more = get_args(hint)
-            notes += more
-        elif (
-            get_origin(hint) in (Union, types.UnionType) and len(set(get_args(hint)) - {types.NoneType}) == 1
-        ):
-            hint = next(one for one in get_args(hint) if one is not types.NoneType)
-        else:
-            break
+    hint, notes = _bare(hint)
     for one in notes:
         if isinstance(one, Reads):
             return partial(_read_by, one.read, msgspec.json.Decoder(one.of).decode)
@@ -190,8 +186,19 @@ def _leaf(hint: Any) -> Leaf:
     metas = [one for one in notes if isinstance(one, Meta)]
     for meta in metas:
         hint = Annotated[hint, meta]
-    decode = msgspec.json.Decoder(hint).decode
-    return partial(_read_by, lambda value: value, decode, rule=_rule(hint, metas))
+    return partial(_read_by, lambda value: value, msgspec.json.Decoder(hint).decode, rule=_rule(hint, metas))
+
+
+def _bare(hint: Any) -> tuple[Any, list[Any]]:
+    """Return a type without its annotations and without None, and the annotations."""
+    if get_origin(hint) is Annotated:
+        inner, *own = get_args(hint)
+        bare, notes = _bare(inner)
+        return bare, own + notes
+    others = [one for one in get_args(hint) if one is not types.NoneType]
+    if get_origin(hint) in (Union, types.UnionType) and len(others) == 1:
+        return _bare(others[0])
+    return hint, []
 
 
 def _rule(hint: Any, metas: list[Meta]) -> str:
@@ -239,13 +246,7 @@ def _read_each(
 def _read_part(kind: type[Struct], raw: Raw, path: str, note: Note) -> object:
     place, required = _part(kind)
     values = _set(place.values(raw, path, note))
-    if required - values.keys():
-        return msgspec.UNSET
-    try:
-        return kind(**values)
-    except ValueError as error:
-        note(path, raw, str(error))
-        return msgspec.UNSET
+    return msgspec.UNSET if required - values.keys() else kind(**values)
 
 
 def _without_path(error: Exception) -> str:
@@ -254,10 +255,12 @@ def _without_path(error: Exception) -> str:
 
 
 def _shown(raw: Raw) -> str:
-    try:
-        return str(msgspec.json.decode(raw))[:LONGEST_SHOWN]
-    except UNREADABLE:
-        return bytes(raw)[:LONGEST_SHOWN].decode(errors="replace")
+    """Return the begin of a value: of its text, or of its JSON."""
+    text = bytes(raw)
+    with suppress(*UNREADABLE):
+        if text.startswith(b'"'):
+            return str(msgspec.json.decode(text))[:LONGEST_SHOWN]
+    return text[:LONGEST_SHOWN].decode(errors="replace")
 
 
 @lru_cache(maxsize=MOST_REPORTED)

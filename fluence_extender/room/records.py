@@ -1,17 +1,4 @@
-"""Seals on the records of places that the service writes on users' objects: nobody else can write such a record.
-
-A record says with which gang a pod got its place, how large that gang was, and to which queue the place is charged
-(`place_record`). Users may write any annotation. So a record ends with a *seal*: a keyed digest over the record and the
-object for which it was written. The record of a pod is sealed for the pod's uid and namespace. That of a Job's
-template is sealed for the Job, because the pods that are made of the template carry it: the seal names the Job by a
-digest of its uid.
-
-Invariants: a record whose seal isn't right is treated as if it weren't there. The seal isn't right if the record was
-copied to another pod, Job or namespace, or if its gang, size or queue was changed. A Job's record counts for pods that
-this Job controls. On a bound pod it counts whatever controls the pod: users may take a pod's owner away, and no pod is
-bound with a record that another pod brought, because the service overwrites it when it places the pod.
-
-With which gang a pod got its place, and the annotation that records it on the pod.
+"""Records of places on users' objects: with which gang a pod got its place, and a seal that nobody else can write.
 
 A gang that has begun is completed before others are served, whatever their priority. Its users choose who belongs to it
 and how large it is, and may change both at any time: labels, owners, PodGroups. So a member counts as the beginning of
@@ -21,9 +8,17 @@ A pod that was bound otherwise, or with another gang, uses its node and complete
 The record also names the queue to which the place is charged. Work that has places stays in that queue, whatever its
 labels, its owners or the defaults of its namespace say later, so nobody takes what runs out of a quota.
 
-The annotation is written when the pod is ungated or nominated and in the Binding, so that it outlives a restart. A pod
-that is created with its node has the annotation from its Job's template. The service believes only records that it has
-sealed (`seal`). The functions here read such a record, with or without its seal.
+The annotation with the record is written when the pod is ungated or nominated and in the Binding, so that it outlives a
+restart. A pod that is created with its node has the annotation from its Job's template.
+
+Users may write any annotation. So a record ends with a *seal*: a keyed digest over the record and the object for which
+it was written. The record of a pod is sealed for the pod's uid and namespace. That of a Job's template is sealed for
+the Job, because the pods that are made of the template carry it: the seal names the Job by a digest of its uid.
+
+Invariants: a record whose seal isn't right is treated as if it weren't there. The seal isn't right if the record was
+copied to another pod, Job or namespace, or if its gang, size or queue was changed. A Job's record counts for pods that
+this Job controls. On a bound pod it counts whatever controls the pod: users may take a pod's owner away, and no pod is
+bound with a record that another pod brought, because the service overwrites it when it places the pod.
 """
 
 from __future__ import annotations
@@ -44,24 +39,18 @@ from fluence_extender.model.pod import Pod
 KEY_BYTES = 32
 """The length of a key, that of SHA-256's digest."""
 
-
 SEALED = " #"
 """Stands between a record and its seal. No part of a record has this character."""
-
 
 OF_JOB = "."
 """Stands in the seal of a Job's record, between the digest of the Job's uid and the seal itself."""
 
-
 SEAL_BYTES = 12
-
 
 NAME_BYTES = 9
 
-
 LONGEST_RECORD = 1024
 """The most characters of a record; a longer one isn't read. Names of gangs and queues have 253 at most."""
-
 
 REMEMBERED = 4096
 """The seals that are cached: a pod's is looked at again at each of its changes."""
@@ -178,7 +167,6 @@ def recorded_queue(pod: Pod) -> str:
 
 IN_QUEUE = " in "
 """Stands before the name of the queue. No other part of the record has a space in it."""
-
 
 LONGEST_SIZE = 9
 """Digits of a size at most; a longer number isn't read."""

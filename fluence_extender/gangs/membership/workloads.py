@@ -39,13 +39,13 @@ from fluence_extender.placement.topology_constraints import sliced
 Found = TypeVar("Found", bound=Workload)
 Name = tuple[str, str]
 
-LABELS: Mapping[str, type[Workload]] = {kind.label: kind.values for kind in KINDS if kind.label}
+OBJECT_LABELS: Mapping[str, type[Workload]] = {kind.label: kind.values for kind in KINDS if kind.label}
 """The labels by which pods name an operator's object. Their membership depends on whether that kind is served."""
 
 OWNERS: Mapping[str, type[Workload]] = {kind.api.kind: kind.values for kind in KINDS if kind.pods is not None}
-"""The kinds of objects that own pods and that the service knows."""
+"""The kinds of which a controller makes pods. Of some, another object owns the pods."""
 
-NAMING_LABELS = frozenset((GROUP_LABEL, *COSCHEDULING_NAMES, JOB_SET_UID, *LABELS))
+NAMING_LABELS = frozenset((GROUP_LABEL, *COSCHEDULING_NAMES, JOB_SET_UID, *OBJECT_LABELS))
 """The labels that name an object by its name or its uid."""
 
 
@@ -62,7 +62,10 @@ def _dependencies_of(pod: Pod, gang: GangKey | None) -> list[Name | type]:
     if gang is not None and gang.convention is Convention.COSCHEDULING:
         names.add(gang.name)
     names.discard("")
-    return [*((pod.namespace, name) for name in names), *(LABELS[label] for label in labels & LABELS.keys())]
+    return [
+        *((pod.namespace, name) for name in names),
+        *(OBJECT_LABELS[label] for label in labels & OBJECT_LABELS.keys()),
+    ]
 
 
 class WorkloadIndex:
@@ -195,7 +198,7 @@ def parents_of(pod: Pod, workloads: Workloads) -> Iterator[Workload]:
     owner = owning(pod.owner, pod.namespace, workloads) if pod.owner is not None else None
     named = [
         (kind, pod.labels[label])
-        for label, kind in LABELS.items()
+        for label, kind in OBJECT_LABELS.items()
         if label in pod.labels and kind is not MpiJob
     ]
     named.append((MpiJob, mpi_job_name(pod)))

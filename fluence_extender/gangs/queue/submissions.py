@@ -31,7 +31,13 @@ from typing import NamedTuple
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.membership.workloads import LABELS, WorkloadIndex, makers_of, owning, parents_of
+from fluence_extender.gangs.membership.workloads import (
+    OBJECT_LABELS,
+    WorkloadIndex,
+    makers_of,
+    owning,
+    parents_of,
+)
 from fluence_extender.kinds.jobset import JobSet
 from fluence_extender.kinds.leaderworkerset import LeaderWorkerSet
 from fluence_extender.kinds.membership import Workloads
@@ -132,7 +138,7 @@ def _of_pods(alive: Iterable[Member]) -> Submission:
 LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
 """The last minute that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
-NAMING = (*LABELS, TRAINING_OPERATOR, REPLICATED_JOB)
+NAMING = (*OBJECT_LABELS, TRAINING_OPERATOR, REPLICATED_JOB)
 """The labels that decide how long a pod may run."""
 
 DefaultDuration = Callable[[Pod], float | None]

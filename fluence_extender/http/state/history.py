@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from fluence_extender.api.past import DeviceSeconds, HeldDevice, StartMove, UsageRow, WorkRecord
+from fluence_extender.api.past import DeviceSeconds, UsageRow, in_units, is_device
 from fluence_extender.model.access import Caller, CallerSight
-from fluence_extender.model.accounting import HeldAmount, PastRun, Reader, UsedAmount
+from fluence_extender.model.accounting import Reader, UsedAmount
 from fluence_extender.model.notation import parse_duration
-from fluence_extender.model.resources import CPU, MEMORY
 
 WITHOUT_A_NAME = "namespace "
 """The prefix of the names that stand for unrecorded users; no caller has such a name."""
@@ -53,63 +52,11 @@ def usage_rows(found: Iterable[UsedAmount]) -> list[UsageRow]:
     devices: dict[str, list[DeviceSeconds]] = {}
     for one in found:
         resources = seconds.setdefault(one.name, {})
-        if _is_device(one.resource):
+        if is_device(one.resource):
             used = DeviceSeconds(one.resource, one.backend, one.unit_seconds)
             devices.setdefault(one.name, []).append(used)
         else:
-            resources[one.resource] = _in_units(one.resource, one.unit_seconds)
+            resources[one.resource] = in_units(one.resource, one.unit_seconds)
     return [
         UsageRow(name, resources, tuple(devices.get(name, ()))) for name, resources in sorted(seconds.items())
     ]
-
-
-def record(run: PastRun) -> WorkRecord:
-    """Return one life of a gang."""
-    return WorkRecord(
-        run=run.run,
-        namespace=run.namespace,
-        name=run.gang,
-        convention=run.convention,
-        workload=run.workload,
-        queue=run.queue,
-        user=run.user,
-        account=run.account,
-        created=_time(run.submitted),
-        started=_time(run.started),
-        ended=None if run.ended is None else _time(run.ended),
-        waited=max(run.started - run.submitted, 0),
-        outcome=run.outcome,  # type: ignore[arg-type]
-        promised=None if run.promised is None else _time(run.promised),
-        moves=tuple(
-            StartMove(_time(one.at), _time(one.promised), None if one.start is None else _time(one.start))
-            for one in run.moves
-        ),
-        pods=run.pods,
-        nodes=run.nodes,
-        requests={one.resource: _in_units(one.resource, one.quantity) for one in _plain(run.amounts)},
-        devices=tuple(
-            HeldDevice(one.resource, one.backend, one.quantity)
-            for one in run.amounts
-            if _is_device(one.resource)
-        ),
-    )
-
-
-def _is_device(resource: str) -> bool:
-    """Return whether it is the type of a virtual device. All other resources but cpu and memory have a slash."""
-    return resource not in (CPU, MEMORY) and "/" not in resource
-
-
-def _plain(amounts: Iterable[HeldAmount]) -> Iterable[HeldAmount]:
-    return (one for one in amounts if not _is_device(one.resource))
-
-
-def _in_units(resource: str, amount: int) -> float:
-    """Return an amount in the units of ``/v1``."""
-    if resource == CPU:
-        return amount / 1000
-    return amount * 2**20 if resource == MEMORY else amount
-
-
-def _time(seconds: int) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -5,6 +5,7 @@ Invariant: the event loop never waits for the database of past work. While it is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -18,17 +19,15 @@ from fluence_extender.http.state.history import (
     SINCE_FORM,
     BadSince,
     reader_of,
-    record,
     since_time,
     usage_rows,
 )
 from fluence_extender.http.state.openapi import Answers, answer
 from fluence_extender.http.state.problems import JSON, BadQuery, only_known, refusal
 from fluence_extender.http.state.responses import LEADING
-from fluence_extender.http.state.service import ServiceState
+from fluence_extender.http.state.service import AccountReader, ServiceState
 from fluence_extender.model.access import ALL_PAST_WORK
 from fluence_extender.model.accounting import (
-    AccountReader,
     AccountUnavailable,
     Grouping,
     Reader,
@@ -120,7 +119,7 @@ def _history_route(router: APIRouter, service: ServiceState, gate: AccessGate) -
             found = await kept.runs(question, reader)
         except AccountUnavailable as error:
             return refusal(503, str(error))
-        return _list(service, reader, [record(one) for one in found])
+        return _list(service, reader, found)
 
 
 def _since(text: str) -> datetime:
@@ -140,7 +139,7 @@ async def _reader(request: Request, account: AccountReader, gate: AccessGate, na
     return reader_of(caller, sight)
 
 
-def _list(service: ServiceState, reader: Reader, items: list[Any]) -> Response:
+def _list(service: ServiceState, reader: Reader, items: Sequence[Any]) -> Response:
     leading = service.readiness.leading
     metadata = ListMetadata(leading=leading, restricted=None if reader.sight.everything else True)
     body = b'{"items":' + encode(items) + b',"metadata":' + encode(metadata) + b"}"

@@ -6,11 +6,12 @@ Everything here runs on the event loop that also feeds the controller, so an ans
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from fluence_extender.api.gangs import Allocation, Gang, GangDetail
 from fluence_extender.api.nodes import Backend, Node, NodeDetail
+from fluence_extender.api.past import WorkRecord
 from fluence_extender.api.queues import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.metrics import QueueCount
@@ -28,8 +29,24 @@ from fluence_extender.http.state.listings import GraphExport, Listing, Single
 from fluence_extender.http.state.nodes import node_detail, node_listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
 from fluence_extender.model.access import CallerSight
-from fluence_extender.model.accounting import AccountReader
+from fluence_extender.model.accounting import Grouping, Reader, RunQuestion, UsedAmount
 from fluence_extender.whatif.simulator import Permit, See, Simulator
+
+
+class AccountReader(Protocol):
+    """Answers questions about past work. Each method raises `AccountUnavailable`."""
+
+    async def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have an account."""
+        ...
+
+    async def usage(self, by: Grouping, since: int, namespace: str, reader: Reader) -> Sequence[UsedAmount]:
+        """Return what was used since the day (UTC) of ``since``, in one namespace or in all ("")."""
+        ...
+
+    async def runs(self, question: RunQuestion, reader: Reader) -> Sequence[WorkRecord]:
+        """Return up to ``limit`` runs, the newest first."""
+        ...
 
 
 class ServiceState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import Connection, func, inspect, select, update
@@ -14,6 +15,7 @@ from fluence_extender.accounting.days import Used, seconds_by_day, used
 from fluence_extender.accounting.errors import NewerDatabase
 from fluence_extender.accounting.queries import past_runs, usage
 from fluence_extender.accounting.tables import DAY, VERSION, amounts, daily, facts, metadata, pods, runs
+from fluence_extender.api.past import HeldDevice, StartMove
 from fluence_extender.model.accounting import (
     Grouping,
     HeldAmount,
@@ -36,6 +38,10 @@ def used_by(
     with connection.begin():
         found = usage(connection, by, 0, "", ALL, now)
     return {(one.name, one.resource): one.unit_seconds for one in found}
+
+
+def at(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def test_tables_are_made_once(connection: Connection) -> None:
@@ -102,7 +108,7 @@ def test_pod_that_ended_unseen_is_charged_until_the_cluster_was_last_seen(connec
         assert store.close_lost(connection, frozenset({"b"})) == 1
     (lost,) = [one for one in past_runs(connection, RunQuestion(), ALL) if one.run == "run-a"]
     connection.rollback()
-    assert (lost.ended, lost.outcome) == (NOON + 100, "Lost")
+    assert (lost.ended, lost.outcome) == (at(NOON + 100), "Lost")
     write(connection, pod("a", ended=NOON + 40), now=NOON + 200)
     write(connection, pod("b", ended=NOON + 60), now=NOON + 200)
     assert used_by(connection)["ada", "cpu"] == 2000 * 100
@@ -115,11 +121,13 @@ def test_run_is_made_of_its_pods(connection: Connection) -> None:
     write(connection, first, second)
     (run,) = past_runs(connection, RunQuestion(), ALL)
     connection.rollback()
-    assert (run.pods, run.nodes, run.started, run.ended, run.outcome) == (2, ("n1", "n2"), NOON, None, "")
-    assert run.amounts == (HeldAmount("cpu", "", 4000), HeldAmount("qpu", "ibm-a", 2))
+    assert (run.pods, run.nodes, run.started, run.ended, run.outcome) == (2, ("n1", "n2"), at(NOON), None, "")
+    assert run.requests == {"cpu": 4.0}
+    assert run.devices == (HeldDevice("qpu", "ibm-a", 2),)
     write(connection, replace(first, ended=NOON + 20, outcome=WorkOutcome.SUCCEEDED, promised=None, moves=()))
     (run,) = past_runs(connection, RunQuestion(), ALL)
-    assert (run.ended, run.outcome, run.promised, run.moves) == (NOON + 20, "Failed", NOON - 30, (moved,))
+    assert (run.ended, run.outcome, run.promised) == (at(NOON + 20), "Failed", at(NOON - 30))
+    assert run.moves == (StartMove(at(NOON - 60), at(NOON - 30), None),)
 
 
 def test_retention_removes_pods_and_keeps_what_was_used(connection: Connection) -> None:

@@ -35,8 +35,9 @@ def test_gang_that_runs_and_ends_is_in_the_account(tmp_path: Path, writer: MakeW
     (run,) = asyncio.run(reader.runs(RunQuestion(), ALL))
     used = asyncio.run(reader.usage(Grouping.QUEUE, 0, "", ALL))
     reader.close()
-    assert (run.gang, run.pods, set(run.nodes)) == ("train", 2, {"n0", "n1"})
-    assert (run.started, run.ended, run.outcome) == (10, 110, "Succeeded")
+    assert (run.name, run.pods, set(run.nodes)) == ("train", 2, {"n0", "n1"})
+    assert run.ended is not None
+    assert (run.started.timestamp(), run.ended.timestamp(), run.outcome) == (10, 110, "Succeeded")
     assert {(one.name, one.resource): one.unit_seconds for one in used} == {
         ("default", "cpu"): 2 * 3000 * 100,
         ("default", "memory"): 2 * 1024 * 100,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from fluence_extender.kinds.podgroups import PodGroup
 from fluence_extender.model.access import EVERYTHING

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
+from fluence_extender.api.past import HeldDevice, StartMove, WorkRecord
 from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
@@ -16,9 +17,6 @@ from fluence_extender.model.access import ALL_PAST_WORK, Caller, pods_in, questi
 from fluence_extender.model.accounting import (
     AccountUnavailable,
     Grouping,
-    HeldAmount,
-    MovedStart,
-    PastRun,
     Reader,
     RunQuestion,
     UsedAmount,
@@ -27,28 +25,32 @@ from tests.unit.http.callers import KnownCallers
 from tests.unit.http.held_placements import HeldPlacements
 from tests.unit.http.openapi_check import problems
 
-HELD = (HeldAmount("cpu", "", 1500), HeldAmount("memory", "", 1024), HeldAmount("qpu", "ibm-a", 1))
+
+def at(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
-def run(number: int) -> PastRun:
-    return PastRun(
+def run(number: int) -> WorkRecord:
+    return WorkRecord(
         run=f"r{number}",
         namespace="team",
-        gang="train",
+        name="train",
         convention="job",
         workload="job/train",
         queue="physics",
         user="ada",
         account="grant",
-        submitted=1000,
-        started=2000 + number,
-        ended=3000,
+        created=at(1000),
+        started=at(2000 + number),
+        ended=at(3000),
+        waited=1000 + number,
         outcome="Succeeded",
-        promised=1500,
-        moves=(MovedStart(1400, 1500, None),),
+        promised=at(1500),
+        moves=(StartMove(at(1400), at(1500), None),),
         pods=2,
         nodes=("n1",),
-        amounts=HELD,
+        requests={"cpu": 1.5, "memory": 2**30},
+        devices=(HeldDevice("qpu", "ibm-a", 1),),
     )
 
 
@@ -75,7 +77,7 @@ class HeldAccount:
             UsedAmount("ada", "qpu", "ibm-a", 90),
         ]
 
-    async def runs(self, asked: RunQuestion, reader: Reader) -> Sequence[PastRun]:
+    async def runs(self, asked: RunQuestion, reader: Reader) -> Sequence[WorkRecord]:
         self._note(reader)
         self.questions.append(asked)
         return self.all_runs[: asked.limit]

@@ -48,8 +48,8 @@ def test_past_use_is_read_and_what_cannot_have_been_used_is_not_believed() -> No
     read = read_queue(raw({}, {**status, "usage": usage})).status
     assert read.past == PastUse(120.0, {"cpu": 1.5}, {"ab": {"cpu": 0.5}})
     assert (read.share, read.used) == (0.5, {"cpu": "2"})
-    forged = read_queue(raw({}, {**status, "usage": {**usage, "amounts": {"cpu": -1}}})).status
-    assert forged.past is None
+    forged = read_queue(raw({}, {**status, "usage": {**usage, "amounts": {"cpu": -1}}}))
+    assert (forged.status.past, forged.problems) == (None, ())
 
 
 def test_queue_in_full() -> None:
@@ -261,3 +261,14 @@ def test_what_the_service_writes_by_itself_makes_no_other_queue() -> None:
     assert QueueStatus(past=PastUse(1.0, {}), since="then") == QueueStatus()
     assert not QueueStatus(since="then") != QueueStatus()  # noqa: SIM202
     assert QueueStatus(1) != QueueStatus()
+
+
+@pytest.mark.parametrize("told", [["all of it"], 5, None])
+def test_an_object_cannot_state_its_own_problems(told: Any) -> None:
+    assert read_queue(raw({"problems": told})).problems == ()
+
+
+@pytest.mark.parametrize(("value", "shown"), [(True, "true"), ({"a": 1}, '{"a": 1}'), ("x" * 99, "x" * 40)])
+def test_a_problem_quotes_the_begin_of_a_value(value: Any, shown: str) -> None:
+    (problem,) = read_queue(raw({"halfLife": value})).problems
+    assert problem.startswith(f"spec.halfLife is {shown!r}, which isn't in force")

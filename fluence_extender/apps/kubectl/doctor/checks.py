@@ -13,6 +13,7 @@ from fluence_extender.apps.kubectl.doctor.snapshot import (
     INSTALL,
     MUTATING,
     OK,
+    REGISTRATION,
     RIGHTS,
     UNKNOWN,
     VALIDATING,
@@ -202,7 +203,7 @@ def queues(seen: Snapshot) -> Iterator[Finding]:
 def webhook(seen: Snapshot) -> Iterator[Finding]:
     """Check that the admission webhook is registered and answers: without its answer pods with devices are refused."""
     try:
-        registered = seen.object(f"mutatingwebhookconfiguration {WEBHOOK_NAME}").get("webhooks") or ()
+        registered = seen.object(REGISTRATION).get("webhooks") or ()
     except Missing as error:
         fix = f"pods are placed all the same, but those with devices don't know their backend; {INSTALL} adds it"
         yield replace(error.finding, status=WARNING, fix=fix)

@@ -14,7 +14,7 @@ from fluence_extender.apps.kubectl.doctor.snapshot import FAULT, Finding, take
 from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
 from fluence_extender.apps.kubectl.state_api import StateApiClient
 from fluence_extender.apps.kubectl.tables import STYLES, print_document
-from fluence_extender.apps.kubectl.terminal import painted
+from fluence_extender.apps.kubectl.terminal import painted, waiting
 
 PATIENCE = 20.0
 """Seconds for one answer of the service."""
@@ -38,7 +38,8 @@ def doctor(client: StateApiClient, output: str | None, namespace: str, bundle: s
     queues, the webhook, the dashboard, rights, nodes, drift, resources and gangs. Ends with 1 if something is wrong.
     Changes nothing.
     """
-    named = list(findings(take(client, namespace)))
+    with waiting("looking at the cluster and the service"):
+        named = list(findings(take(client, namespace)))
     if output:
         print_document({"items": [{"check": check} | asdict(finding) for check, finding in named]}, output)
     else:
