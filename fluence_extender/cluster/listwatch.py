@@ -86,7 +86,7 @@ class ListWatch:
                 self._backoff.reset()
             return 0.0 if useful else self._backoff.delay()
         except Expired:
-            log.info("the watch is too far behind; listing again", kind=self.source.kind)
+            log.info("the watch is too far behind; listing again", kind=self.source.resource)
             self._version = ""
             if asyncio.get_running_loop().time() - self._listed > self._timing.retry_cap:
                 # The watch has worked since the last list, so earlier failures don't count, and until the next list all
@@ -104,7 +104,7 @@ class ListWatch:
             return self._failed(str(error), self._backoff.delay())
         except Exception as error:
             # The sink raised, or the API server violated its protocol. Only a new list repairs either.
-            log.exception("an observation couldn't be processed; listing again", kind=self.source.kind)
+            log.exception("an observation couldn't be processed; listing again", kind=self.source.resource)
             self._version = ""
             return self._failed(repr(error), self._backoff.delay())
         finally:
@@ -112,7 +112,7 @@ class ListWatch:
 
     def _failed(self, failure: str, delay: float) -> float:
         if failure != self.failure:
-            log.warning("a watch failed; it is tried again", kind=self.source.kind, reason=failure)
+            log.warning("a watch failed; it is tried again", kind=self.source.resource, reason=failure)
         self.failure = failure
         return delay
 
@@ -127,7 +127,7 @@ class ListWatch:
         self.contact = asyncio.get_running_loop().time()
         self._denials.reset()
         if self.failure:
-            log.info("the API server answers again", kind=self.source.kind)
+            log.info("the API server answers again", kind=self.source.resource)
             self.failure = ""
 
     def _send_list(self, objects: list[Watched]) -> None:

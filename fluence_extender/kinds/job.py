@@ -113,7 +113,6 @@ class Job(Resumable):
 
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
-
 JOB_SET = ("jobset.x-k8s.io", "JobSet")
 
 LEAVES_SUSPENSION = (JOB_SET, ("batch", "CronJob"))
@@ -121,7 +120,6 @@ LEAVES_SUSPENSION = (JOB_SET, ("batch", "CronJob"))
 
 
 FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
-
 Indexes = tuple[int, int]
 """A range of completion indexes: the first one and the last one."""
 
@@ -308,7 +306,6 @@ def indexed_job(pod: Pod, workloads: Workloads) -> Membership | None:
 
 
 COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
-
 EARLIER_JOB_NAME = "job-name"
 """The label of a Job's name before it had a domain. Both are on each pod."""
 

@@ -130,7 +130,6 @@ class JobSet(Workload):
 
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 
 

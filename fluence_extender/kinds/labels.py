@@ -100,9 +100,7 @@ def _size_of_owner(pod: Pod, workloads: Workloads) -> StatedSize | None:
 
 
 GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
-
 TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
-
 SERVING = "kueue.x-k8s.io/pod-group-serving"
 
 

@@ -22,7 +22,6 @@ THE_POD = "pod {pod}"
 """The source of a size that the pod itself states. It has no pod's name, so that equal pods have equal memberships."""
 
 LARGEST_SIZE = 1_000_000
-
 LONGEST_SHOWN = 40
 """Characters of an invalid value that a message quotes."""
 

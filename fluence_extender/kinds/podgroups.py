@@ -153,7 +153,6 @@ class _CoschedulingStatus(msgspec.Struct, rename="camel"):
 
 
 _native = tolerant_decoder("PodGroup", _Native, Unread)
-
 _coscheduling = tolerant_decoder("PodGroup", _Coscheduling, _CoschedulingStatus)
 
 

@@ -80,7 +80,6 @@ class _RayJobStatus(Started, rename="camel"):
 
 
 _ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
-
 _ray_job = tolerant_decoder("RayJob", Limited, _RayJobStatus)
 
 

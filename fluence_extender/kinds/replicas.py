@@ -83,7 +83,6 @@ DEPLOYMENT_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 """The annotation by which the Deployment controller notes the Deployment's replicas on each of its ReplicaSets."""
 
 PARALLEL = "Parallel"
-
 MOST_DIGITS = 10
 
 
@@ -98,7 +97,6 @@ class _Replicated(msgspec.Struct, rename="camel"):
 
 
 _replica_set = tolerant_decoder("ReplicaSet", _Replicated, Unread)
-
 _stateful_set = tolerant_decoder("StatefulSet", _Replicated, Unread)
 
 

@@ -33,7 +33,7 @@ class Api:
         return f"{self.group}/{self.versions[-1]}"
 
     def path(self, namespace: str, name: str) -> str:
-        """Return the path of an object of a kind of which one version is read."""
+        """Return the path of an object, in the last of the versions."""
         return f"/apis/{self.api_version}/namespaces/{namespace}/{self.plural}/{name}"
 
 

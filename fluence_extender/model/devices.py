@@ -1,4 +1,4 @@
-"""Devices of nodes, as they are planned: what they have, who holds them, and how much of them is left.
+"""The devices of nodes: what each has, which pods hold it, and how much of it is left.
 
 Names of attributes and capacities are full: ``domain/id``, with the driver as the default domain.
 """

@@ -121,9 +121,7 @@ class Unread(msgspec.Struct):
 
 
 Decoded = TypeVar("Decoded")
-
 Spec = TypeVar("Spec")
-
 Status = TypeVar("Status")
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
@@ -170,9 +168,7 @@ decode_event = _deep(msgspec.json.Decoder(Event).decode)
 
 
 decode_headed = msgspec.json.Decoder(Headed).decode
-
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
 _metadata = msgspec.json.Decoder(Metadata).decode
 
 

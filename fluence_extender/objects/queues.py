@@ -90,7 +90,7 @@ class TakenBy(StrEnum):
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of an object, or an object of which all is compared."""
+    """A part of an object, or a whole object. All of its fields are compared."""
 
 
 class QueuePreemption(Spec, frozen=True):

@@ -46,9 +46,7 @@ OF_JOB = "."
 """Stands in the seal of a Job's record, between the digest of the Job's uid and the seal itself."""
 
 SEAL_BYTES = 12
-
 NAME_BYTES = 9
-
 LONGEST_RECORD = 1024
 """The most characters of a record; a longer one isn't read. Names of gangs and queues have 253 at most."""
 

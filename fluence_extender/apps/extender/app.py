@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 
 import structlog
@@ -23,7 +23,7 @@ from fluence_extender.apps.processes import StartRefused, faulty_resources, firs
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.live_resources import LiveResources
-from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Regarding, ResourcesFile
+from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind, Regarding, ResourcesFile
 from fluence_extender.cluster.session import ClusterSession, open_session
 from fluence_extender.devices.evaluator import Evaluator
 from fluence_extender.devices.judge import Judge
@@ -54,7 +54,9 @@ from fluence_extender.whatif.simulator import Simulator
 
 log = structlog.get_logger(__name__)
 
-LISTED_FIRST = (Node, Pod, Job, ResourcesFile)
+LISTED_FIRST: Mapping[Kind, str] = {Node: "node", Pod: "pod", Job: "job", ResourcesFile: "resources-file"}
+"""The kinds without which the service isn't ready, and how messages name them."""
+
 GROUPS_TIMEOUT = 5.0
 """Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read. After that, the
 start waits as long for the selectors of claims."""
@@ -299,7 +301,7 @@ async def tell_progress(session: ClusterSession) -> None:
 
 def _missing(session: ClusterSession) -> str:
     """Return what isn't known of the cluster now, "" if everything is."""
-    unlisted = [str(kind) for kind in LISTED_FIRST if not session.is_synced(kind)]
+    unlisted = [name for kind, name in LISTED_FIRST.items() if not session.is_synced(kind)]
     if unlisted:
         failures = session.failures()
         why = "; ".join(failures[kind] for kind in LISTED_FIRST if kind in failures)

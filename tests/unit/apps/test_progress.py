@@ -41,6 +41,6 @@ async def test_start_that_takes_long_says_what_it_waits_for(monkeypatch: pytest.
         await asyncio.sleep(0.3)
         telling.cancel()
     assert lines[0]["event"] == "starting"
-    assert "waiting for the list of" in lines[0]["now"]
+    assert "waiting for the list of pod, job, resources-file (" in lines[0]["now"]
     assert "403 Forbidden" in lines[0]["now"]
     assert lines[-1]["now"] == "taking over what runs"

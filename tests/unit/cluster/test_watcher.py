@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.errors import ResourcesFileError
@@ -77,9 +78,13 @@ async def test_every_kind_is_listed_before_it_is_synced(full: FakeApiServer, con
 async def test_missing_right_is_reported_by_kind(full: FakeApiServer, connection: Connection) -> None:
     full.faults["list", "/apis/batch/v1/jobs"].extend([refuse(403, "no jobs for you")] * 1000)
     watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
-    async with running(watcher):
-        await eventually(lambda: "no jobs for you" in watcher.failures().get(Job, ""))
-        assert not watcher.is_synced()
+    with capture_logs() as lines:
+        async with running(watcher):
+            await eventually(lambda: "no jobs for you" in watcher.failures().get(Job, ""))
+            assert not watcher.is_synced()
+    assert ("a watch failed; it is tried again", "jobs.batch") in {
+        (line["event"], line.get("kind")) for line in lines
+    }
 
 
 async def test_quiet_cluster_is_fresh_and_a_hung_one_is_stale(

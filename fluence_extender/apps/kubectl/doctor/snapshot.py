@@ -152,13 +152,8 @@ class Snapshot:
     @property
     def metrics(self) -> dict[str, float] | None:
         """The service's metrics, each as the sum over its labels; None if the service shows none."""
-        text = self.service["/metrics"]
-        if isinstance(text, CommandError):
-            return None
-        totals: dict[str, float] = {}
-        for name, value in _SAMPLE.findall(text.decode(errors="replace")):
-            totals[name] = totals.get(name, 0) + float(value)
-        return totals
+        totals = self.service["/metrics"]
+        return None if isinstance(totals, CommandError) else totals
 
 
 def ask_kubectl(
@@ -189,8 +184,16 @@ def take(client: StateApiClient, namespace: str) -> Snapshot:
     if isinstance(backends, dict):
         service["/openapi.json"] = _answer(client.document, "/openapi.json")
         service |= {path: _answer(client.items, path) for path in ("/v1/nodes", "/v1/gangs")}
-        service["/metrics"] = _answer(client.text, "/metrics")
+        service["/metrics"] = _answer(lambda path: _totals(client.text(path)), "/metrics")
     return Snapshot(client, now(), answers, service)
+
+
+def _totals(metrics: bytes) -> dict[str, float]:
+    """Return each metric as the sum over its labels."""
+    totals: dict[str, float] = {}
+    for name, value in _SAMPLE.findall(metrics.decode(errors="replace")):
+        totals[name] = totals.get(name, 0) + float(value)
+    return totals
 
 
 def _questions(service_namespace: str) -> dict[str, str]:
